@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal, NoReturn
 
-from attrs import Factory, field, frozen
+from attrs import Attribute, Factory, field, frozen
 
 from sandbox_kit.errors import CommandFailedError, InvalidArgumentError
 
@@ -119,6 +119,14 @@ class EditResult:
     replacements: int
 
 
+def _stdout(result: CommandResult) -> bytes:
+    return result.stdout.encode()
+
+
+def _stderr(result: CommandResult) -> bytes:
+    return result.stderr.encode()
+
+
 @frozen
 class CommandResult:
     """What a command printed and how it ended.
@@ -140,8 +148,8 @@ class CommandResult:
     output: str = ""
     truncated: bool = False
     duration: float = 0.0
-    stdout_bytes: bytes = field(default=Factory(lambda self: self.stdout.encode(), takes_self=True), repr=False)
-    stderr_bytes: bytes = field(default=Factory(lambda self: self.stderr.encode(), takes_self=True), repr=False)
+    stdout_bytes: bytes = field(default=Factory(_stdout, takes_self=True), repr=False)
+    stderr_bytes: bytes = field(default=Factory(_stderr, takes_self=True), repr=False)
 
     @property
     def ok(self) -> bool:
@@ -235,11 +243,19 @@ def parse_size(value: int | str, name: str = "size") -> int:
     return size
 
 
-def _size(value: int | str | None, name: str) -> int | None:
-    return None if value is None else parse_size(value, name)
+def _mem(value: int | str | None) -> int | None:
+    return None if value is None else parse_size(value, "mem_limit")
 
 
-def _positive(instance: object, attribute: Any, value: float | None) -> None:
+def _memswap(value: int | str | None) -> int | None:
+    return None if value is None else parse_size(value, "memswap_limit")
+
+
+def _tmpfs(value: int | str | None) -> int | None:
+    return None if value is None else parse_size(value, "tmpfs_size")
+
+
+def _positive(instance: object, attribute: Attribute[Any], value: float | None) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, attribute.metadata["kinds"]):
@@ -264,12 +280,12 @@ class Limits:
         InvalidArgumentError: a value is no size, not positive, or swap is under memory.
     """
 
-    mem_limit: int | None = field(default=None, converter=lambda value: _size(value, "mem_limit"))
-    memswap_limit: int | None = field(default=None, converter=lambda value: _size(value, "memswap_limit"))
+    mem_limit: int | None = field(default=None, converter=_mem)
+    memswap_limit: int | None = field(default=None, converter=_memswap)
     cpus: float | None = field(default=None, validator=_positive, metadata={"kinds": (int, float)})
     cpu_shares: int | None = field(default=None, validator=_positive, metadata={"kinds": (int,)})
     pids_limit: int | None = field(default=None, validator=_positive, metadata={"kinds": (int,)})
-    tmpfs_size: int | None = field(default=None, converter=lambda value: _size(value, "tmpfs_size"))
+    tmpfs_size: int | None = field(default=None, converter=_tmpfs)
 
     def __attrs_post_init__(self) -> None:
         if self.memswap_limit is None:
