@@ -1,0 +1,69 @@
+"""What a test may need of the machine: the ``needs`` marker and fixture. Speed decides no test.
+
+``@pytest.mark.needs("bwrap")`` on a test, or ``needs("bwrap")`` inside one that takes the
+fixture: where the machine cannot, the test is skipped with the reason, and fails when ``CI`` is
+set, so that nothing is left out unnoticed. A name is one of the probes below or a program.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("steady", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*names): what the machine must have; else a skip, under CI a failure")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs"):
+        require(*marker.args)
+
+
+@pytest.fixture(scope="session")
+def needs() -> Callable[..., None]:
+    return require
+
+
+def require(*names: str) -> None:
+    """Skip the running test, or under CI fail it, unless the machine has all of *names*."""
+    for name in names:
+        reason = missing(name)
+        if reason is None:
+            continue
+        if os.environ.get("CI", "").lower() in {"", "0", "false"}:
+            pytest.skip(reason)
+        pytest.fail(reason, pytrace=False)
+
+
+@functools.cache
+def missing(name: str) -> str | None:
+    """Return why the machine does not have *name*, as one phrase, or None if it has it."""
+    if shutil.which(PROGRAMS.get(name, name)) is None:
+        return f"needs {PROGRAMS.get(name, name)}, which is not on PATH"
+    probe = PROBES.get(name)
+    return None if probe is None else probe()
+
+
+def _cannot_confine() -> str | None:
+    command = ["bwrap", "--ro-bind", "/", "/", "--unshare-pid", "--unshare-net", "--proc", "/proc", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return None if done.returncode == 0 else f"needs bwrap to make namespaces: {done.stderr.strip()}"
+
+
+def _other_grep() -> str | None:
+    done = subprocess.run(["grep", "--version"], capture_output=True, text=True, timeout=30, check=False)
+    return None if "GNU grep" in done.stdout else "needs GNU grep: the grep on PATH is another"
+
+
+PROGRAMS = {"gnu-grep": "grep"}
+PROBES: dict[str, Callable[[], str | None]] = {"bwrap": _cannot_confine, "gnu-grep": _other_grep}

@@ -1,0 +1,93 @@
+"""What holds over the whole package: what its import loads, its public names, its metadata."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import sandbox_kit
+
+NOT_AT_IMPORT = {"cattrs", "docker", "kubernetes", "daytona", "daytona_sdk", "re2", "pytest"}
+
+PRINT_ATTEMPTS = """
+import json, sys
+
+class Recorder:
+    def find_spec(self, name, path=None, target=None):
+        tried.append(name)
+
+tried = []
+sys.meta_path.insert(0, Recorder())
+import sandbox_kit
+print(json.dumps(tried))
+"""
+
+PRINT_FAILURES = """
+import importlib, json, os, sys
+
+def import_alone(name):
+    child = os.fork()
+    if child == 0:
+        importlib.import_module(name)
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+print(json.dumps([name for name in sys.argv[1:] if import_alone(name)]))
+"""
+
+
+def module_names() -> list[str]:
+    found = pkgutil.walk_packages(sandbox_kit.__path__, "sandbox_kit.")
+    return sorted(info.name for info in found if not info.name.endswith(".__main__"))
+
+
+def run_python(code: str, *arguments: str) -> Any:
+    """Run *code* in an interpreter of its own; return the JSON that it printed."""
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    return json.loads(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
+
+
+def test_importing_the_package_tries_no_extra_and_no_cattrs() -> None:
+    tried = {name.split(".")[0] for name in run_python(PRINT_ATTEMPTS)}
+    assert "attrs" in tried
+    assert not tried & NOT_AT_IMPORT
+
+
+def test_any_module_can_be_the_first_to_be_imported() -> None:
+    assert run_python(PRINT_FAILURES, *module_names()) == []
+
+
+def test_every_public_name_is_there() -> None:
+    public = vars(sandbox_kit)
+    assert set(public["__all__"]) <= public.keys()
+
+
+def test_the_command_and_the_types_are_installed() -> None:
+    distribution = importlib.metadata.distribution("sandbox-kit")
+    scripts = {point.name: point.value for point in distribution.entry_points if point.group == "console_scripts"}
+    assert scripts == {"sandbox-kit": "sandbox_kit.cli:main"}
+    assert distribution.metadata["Requires-Python"] == ">=3.11"
+
+
+def test_what_the_machine_lacks_is_a_skip_for_a_person(
+    needs: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="needs no-such-program, which is not on PATH"):
+        needs("sh", "no-such-program")
+
+
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_what_the_machine_lacks_is_a_failure_under_ci(
+    value: str, needs: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", value)
+    with pytest.raises(pytest.fail.Exception, match="no-such-program"):
+        needs("no-such-program")
