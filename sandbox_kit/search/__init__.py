@@ -1,0 +1,1 @@
+"""grep: one dialect, external programs as an index, and a search of the library's own."""

@@ -1,0 +1,87 @@
+"""Matches: the lazy result of grep."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterator
+from types import TracebackType
+from typing import Self
+
+from sandbox_kit.types import GrepMatch, Skipped
+
+__all__ = ["Matches", "SearchReport"]
+
+
+class SearchReport:
+    """What a running search has to say besides its matches; the search writes it, Matches shows it.
+
+    Attributes:
+        skipped: what could not be searched so far.
+    """
+
+    def __init__(self) -> None:
+        self.skipped: list[Skipped] = []
+
+
+class Matches(Iterator[GrepMatch]):
+    """The matches of a search, found while they are asked for.
+
+    It is an iterator and a context manager; ending it, by :meth:`close`, ``with`` or exhaustion,
+    ends the search. Several threads may take matches from it, one at a time.
+
+    Args:
+        source: yields the matches; closing it ends the search.
+        report: what *source* writes besides; None if nothing.
+        limit: how many matches to give at most; None sets no limit.
+    """
+
+    def __init__(
+        self,
+        source: Generator[GrepMatch, None, None],
+        report: SearchReport | None = None,
+        *,
+        limit: int | None = None,
+    ) -> None:
+        self._source = source
+        self._report = report or SearchReport()
+        self._left = limit
+        self._truncated = False
+        self._lock = threading.RLock()
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """What could not be searched; whole once the iteration has ended."""
+        return tuple(self._report.skipped)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether there is at least one more match than the limit; known once the iteration has ended."""
+        return self._truncated
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> GrepMatch:
+        with self._lock:
+            match = next(self._source)
+            if self._left is None:
+                return match
+            if self._left == 0:
+                self._truncated = True
+                self._source.close()
+                raise StopIteration
+            self._left -= 1
+            return match
+
+    def close(self) -> None:
+        """End the search; there are no further matches. Twice is fine."""
+        with self._lock:
+            self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
