@@ -307,7 +307,7 @@ class RemoteProtocolError(SandboxUnavailableError):
 
 
 class SandboxConflictError(SandboxError):
-    """A sandbox of that id exists with another configuration."""
+    """What has the name is not what was meant: another configuration, or another file by now."""
 
 
 class PatternError(SandboxError, ValueError):

@@ -208,7 +208,7 @@ class Identity:
 
     Attributes:
         name: the real name; for something not made yet, the real parent and the rest.
-        device: of the object, or of the deepest parent that exists.
+        device: of the object; 0 for something not made yet.
         inode: of the same.
     """
 

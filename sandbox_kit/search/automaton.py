@@ -10,14 +10,13 @@ Expression Matching Can Be Simple And Fast", 2007.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Literal
 
 from attrs import define, field
 
-from sandbox_kit.errors import SandboxTimeoutError
 from sandbox_kit.search.charset import utf8
+from sandbox_kit.search.clock import Clock
 from sandbox_kit.search.syntax import Alt, Assertion, Chars, Concat, Node, Repeat
 
 __all__ = ["MAX_CELLS", "Automaton"]
@@ -143,32 +142,32 @@ class Automaton:
             self._cells += self._width + len(key[0])
         return row
 
-    def matches(self, line: bytes, deadline: float | None = None) -> bool:
+    def matches(self, line: bytes, clock: Clock | None = None) -> bool:
         """Return whether the pattern matches in *line*, which has no line end.
 
         Args:
             line: the bytes of one line.
-            deadline: a :func:`time.monotonic` time in seconds; None waits as long as it takes.
+            clock: limits the time; None waits as long as it takes.
 
         Raises:
-            SandboxTimeoutError: the deadline passed.
+            SandboxTimeoutError: the time is over.
         """
         table = self._table
         state = self._first
         for number in line.translate(self._classes):
             follow = table[state + number]
             if follow < 0:
-                follow = self._follow(state, number, deadline)
+                follow = self._follow(state, number, clock)
                 table = self._table
             state = follow
         last = self._width - 1
         follow = table[state + last]
-        return (self._follow(state, last, deadline) if follow < 0 else follow) == _ACCEPT
+        return (self._follow(state, last, clock) if follow < 0 else follow) == _ACCEPT
 
-    def _follow(self, row: int, number: int, deadline: float | None) -> int:
+    def _follow(self, row: int, number: int, clock: Clock | None) -> int:
         """Work out one cell of the table; the last of a row is for the end of the line."""
-        if deadline is not None and time.monotonic() > deadline:
-            raise SandboxTimeoutError("the search ran over its deadline")
+        if clock is not None:
+            clock.check()
         states, before = self._keys[row]
         byte = self._sample.get(number, _END)
         reached = self._closure(states, before, byte)

@@ -25,6 +25,7 @@ from functools import cached_property
 from attrs import field, frozen
 
 from sandbox_kit.search.automaton import Automaton
+from sandbox_kit.search.clock import Clock
 from sandbox_kit.search.emit import AsciiWriter, GrepWriter, PythonWriter, RipgrepWriter
 from sandbox_kit.search.parser import parse_literal, parse_regex
 from sandbox_kit.search.syntax import Node, literal, required, size, trim, ways
@@ -90,17 +91,17 @@ class Dialect:
         program = GrepWriter().write(self._node).encode("latin-1")
         return ["--extended-regexp", "--regexp=" + program.decode("utf-8", "surrogateescape")]
 
-    def matcher(self, deadline: float | None = None) -> Callable[[bytes], bool]:
+    def matcher(self, clock: Clock | None = None) -> Callable[[bytes], bool]:
         """Return a function that tells whether a line matches, given its bytes up to the ``\\n``.
 
         It takes linear time whatever the pattern and the line, and is for one thread.
 
         Args:
-            deadline: a :func:`time.monotonic` time in seconds, after which it raises; None for none.
+            clock: limits the time of each match; None sets no limit.
         """
         if not self.linear:
             automaton = Automaton(self._node)
-            return lambda line: automaton.matches(line.removesuffix(b"\r"), deadline)
+            return lambda line: automaton.matches(line.removesuffix(b"\r"), clock)
         search = self.to_python().search
         return lambda line: search(line) is not None
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from sandbox_kit.errors import LimitExceededError, SandboxTimeoutError
+from sandbox_kit.errors import LimitExceededError
+from sandbox_kit.search.clock import Clock
 from sandbox_kit.search.context import ContextWindow, Line
 from sandbox_kit.search.dialect import Dialect
 from sandbox_kit.search.hits import MAX_LINE, Hit, clean
@@ -30,19 +30,19 @@ class Scanner:
         dialect: what to search for.
         context: how many lines before and after each hit to give with it.
         max_line: how many bytes of a line are kept.
-        deadline: a :func:`time.monotonic` time in seconds, after which it raises; None for none.
+        time_limit: for each stream, in seconds, without what the caller takes between hits; None for none.
     """
 
     def __init__(
-        self, dialect: Dialect, *, context: int = 0, max_line: int = MAX_LINE, deadline: float | None = None
+        self, dialect: Dialect, *, context: int = 0, max_line: int = MAX_LINE, time_limit: float | None = None
     ) -> None:
         self._context = context
         self._max_line = max_line
-        self._deadline = deadline
+        self._clock = None if time_limit is None else Clock(time_limit)
         self._required = dialect.required_literal
         self._exact = dialect.literal is not None
         self._linear = dialect.linear
-        self._matches = dialect.matcher(deadline)
+        self._matches = dialect.matcher(self._clock)
         self._text = dialect.to_python()
         self._ascii = dialect.to_python(ascii_only=True)
 
@@ -55,19 +55,30 @@ class Scanner:
 
         Raises:
             LimitExceededError: a line is longer than :data:`LONGEST_LINE`.
-            SandboxTimeoutError: the deadline passed.
+            SandboxTimeoutError: the time limit is over.
         """
-        for hit in self._hits_around(stream, name) if self._context else self._hits(stream, name):
+        hits = self._hits_around(stream, name) if self._context else self._hits(stream, name)
+        if self._clock is not None:
+            hits = self._timed(hits, self._clock)
+        for hit in hits:
             yield hit
             if hit.binary:
                 return
+
+    def _timed(self, hits: Iterator[Hit], clock: Clock) -> Iterator[Hit]:
+        clock.restart()
+        for hit in hits:
+            clock.pause()
+            yield hit
+            clock.resume()
 
     def _blocks(self, stream: BinaryIO) -> Iterator[bytes]:
         """Yield the stream in blocks of whole lines."""
         parts: list[bytes] = []
         held, size = 0, _FIRST_READ
         while data := stream.read(size):
-            self._check_deadline()
+            if self._clock is not None:
+                self._clock.check()
             end = data.rfind(b"\n") + 1
             if end:
                 yield b"".join([*parts, data[:end]]) if parts else data[:end]
@@ -79,10 +90,6 @@ class Scanner:
             size = _READ
         if parts:
             yield b"".join(parts)
-
-    def _check_deadline(self) -> None:
-        if self._deadline is not None and time.monotonic() > self._deadline:
-            raise SandboxTimeoutError("the search ran over its deadline")
 
     # --- which lines match ---
 

@@ -103,8 +103,8 @@ def test_a_line_that_is_too_long_is_an_error_not_a_miss(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("pattern", ["needle", "need[l]e", "z.*e$"])
-def test_the_deadline_ends_the_search(pattern: str) -> None:
-    scanner = Scanner(parse(pattern), deadline=time.monotonic() - 1)
+def test_the_time_limit_ends_the_search(pattern: str) -> None:
+    scanner = Scanner(parse(pattern), time_limit=-1.0)
     with pytest.raises(SandboxTimeoutError):
         list(scanner.scan(io.BytesIO(b"x needle\n")))
 
@@ -128,8 +128,8 @@ def test_nothing_follows_the_binary_hit_of_a_stream(context: int) -> None:
     assert [(hit.line_number, hit.binary) for hit in hits] == [(1, False), (2, True)]
 
 
-def test_a_deadline_that_is_far_away_changes_nothing() -> None:
-    scanner = Scanner(parse("z.*e$"), deadline=time.monotonic() + 3600)
+def test_a_time_limit_that_is_far_away_changes_nothing() -> None:
+    scanner = Scanner(parse("z.*e$"), time_limit=3600.0)
     assert [hit.line_number for hit in scanner.scan(io.BytesIO(b"x\nzze\n"))] == [2]
 
 
@@ -154,3 +154,11 @@ def test_memory_stays_flat(pattern: str, context: int) -> None:
         tracemalloc.stop()
     assert count == 300
     assert peak < 30 * len(block)
+
+
+def test_the_time_that_the_caller_takes_between_hits_does_not_count() -> None:
+    hits = Scanner(parse("needle"), time_limit=0.5).scan(io.BytesIO(b"needle\n" * 3))
+    for _ in range(3):
+        assert next(hits).line == b"needle"
+        time.sleep(0.4)
+    assert list(hits) == []

@@ -1,0 +1,44 @@
+"""The conformance suite, for anyone who writes a backend. It needs pytest.
+
+Subclass one of the three in a test module, say how to make the backend, and run pytest::
+
+    from sandbox_kit.testing import BackendConformance
+
+    class TestMyBackend(BackendConformance):
+        def make_backend(self, tmp_path):
+            return MyBackend(tmp_path, max_read_bytes=self.max_read_bytes)
+
+:class:`BackendConformance` is files, :class:`SandboxConformance` adds commands and a life, and
+:class:`HostFilesConformance`, mixed in, adds what the host can plant in a directory of its own.
+A backend whose capabilities lack something must say so with ``UnsupportedError``: that is
+tested, not skipped. Override the fixture ``backend`` where making one takes more than a call.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{module}"
+        for module in (
+            "base",
+            "commands",
+            "globbing",
+            "grepping",
+            "host",
+            "judging",
+            "life",
+            "names",
+            "processes",
+            "reading",
+            "sharing",
+            "transfers",
+            "trees",
+            "writing",
+        )
+    )
+)
+
+from sandbox_kit.testing.host import HostFilesConformance  # noqa: E402
+from sandbox_kit.testing.suite import BackendConformance, SandboxConformance  # noqa: E402
+
+__all__ = ["BackendConformance", "HostFilesConformance", "SandboxConformance"]

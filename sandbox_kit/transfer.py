@@ -1,0 +1,398 @@
+"""Files and trees between a backend and the host: upload, download, export.
+
+A tree is judged whole before its first byte moves. In it, links that stay inside are kept as
+links; one that leads outside, and a special file, refuse the tree.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from attrs import frozen
+
+from sandbox_kit.errors import (
+    ArchiveError,
+    InvalidArgumentError,
+    NotRegularFileError,
+    PathAccessError,
+    PathError,
+    PathExistsError,
+    PathNotDirectoryError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    SandboxError,
+    UnsupportedError,
+    printable,
+)
+from sandbox_kit.paths import join, normalise, parts, relative
+from sandbox_kit.primitives import Operations, allow
+from sandbox_kit.streams import CHUNK
+from sandbox_kit.types import FileInfo, Skipped
+
+if TYPE_CHECKING:
+    from sandbox_kit.contract import Backend
+
+__all__ = ["Export", "download", "export", "upload"]
+
+Denied = Literal["error", "skip"]
+_READ: Operations = ("read",)
+_WRITE: Operations = ("write",)
+_MAX_LINKS = 40
+_HOST_ERRORS: dict[type[OSError], type[PathError]] = {
+    FileNotFoundError: PathNotFoundError,
+    FileExistsError: PathExistsError,
+    NotADirectoryError: PathNotDirectoryError,
+    PermissionError: PathAccessError,
+}
+
+
+@frozen
+class _Member:
+    """One entry of a tree: *name* is relative to the tree, *target* what a link holds."""
+
+    name: str
+    is_dir: bool
+    mode: int
+    size: int = 0
+    mtime: float = 0.0
+    target: str | None = None
+
+
+def upload(backend: Backend, local: str | PathLike[str], path: str) -> None:
+    """Copy a file or tree of the host to *path*; see :meth:`Backend.upload`."""
+    source = _host_path(local)
+    with _host_errors():
+        mode = source.stat().st_mode
+        if stat.S_ISDIR(mode):
+            _upload_tree(backend, source, path or ".")
+        elif stat.S_ISREG(mode):
+            _upload_file(backend, source, path, stat.S_IMODE(mode))
+        else:
+            raise NotRegularFileError(str(source))
+
+
+def _host_path(local: str | PathLike[str]) -> Path:
+    try:
+        text = os.fspath(local)
+    except TypeError as error:
+        raise InvalidArgumentError(f"local: {error}") from error
+    if not isinstance(text, str) or "\0" in text:
+        raise InvalidArgumentError(f"local: {text!r} is not a text without a NUL")
+    return Path(text)
+
+
+@contextmanager
+def _host_errors() -> Iterator[None]:
+    """Raise what the host's file system refuses as the error of this library that says the same."""
+    try:
+        yield
+    except SandboxError:
+        raise
+    except OSError as error:
+        raise _HOST_ERRORS.get(type(error), PathError)(str(error.filename or ""), error.strerror) from error
+
+
+def _upload_file(backend: Backend, source: Path, path: str, mode: int) -> None:
+    with (
+        source.open("rb") as stream,
+        backend._open_write(path, operations=_WRITE, authorize=allow, mode=mode & 0o777) as out,
+    ):
+        shutil.copyfileobj(stream, out, CHUNK)
+
+
+def _upload_tree(backend: Backend, source: Path, path: str) -> None:
+    members = list(_host_members(source, ""))
+    _refuse_escaping_links(members, str(source))
+    names = [path, *(join(path, member.name) for member in members)]
+    if _occupied(backend, path, names):
+        raise PathExistsError(path)
+    if not backend.capabilities.symlinks and any(member.target is not None for member in members):
+        raise UnsupportedError(f"{printable(str(source))}: holds symbolic links, and {backend.id} has none")
+    backend._mkdir(path, operations=_WRITE, authorize=allow)
+    try:
+        for member in members:
+            _upload_member(backend, source, path, member)
+    except BaseException:
+        with suppress(Exception):
+            backend._remove(path, operations=_WRITE, authorize=allow, recursive=True)
+        raise
+
+
+def _occupied(backend: Backend, path: str, names: list[str]) -> bool:
+    """Ask for all of *names*, the first of which is *path*; return whether something is there."""
+    try:
+        return backend._resolve(names, operations=_WRITE, authorize=allow)[0].inode != 0
+    except PathNotDirectoryError:
+        return backend._resolve((path,), operations=_WRITE, authorize=allow)[0].inode != 0
+
+
+def _upload_member(backend: Backend, source: Path, path: str, member: _Member) -> None:
+    target = join(path, member.name)
+    if member.is_dir:
+        backend._mkdir(target, operations=_WRITE, authorize=allow)
+    elif member.target is not None:
+        backend._symlink(member.target, target, operations=_WRITE, authorize=allow)
+    else:
+        _upload_file(backend, source / member.name, target, member.mode)
+
+
+def _host_members(directory: Path, prefix: str) -> Iterator[_Member]:
+    with os.scandir(directory) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        name = prefix + entry.name
+        info = entry.stat(follow_symlinks=False)
+        mode = stat.S_IMODE(info.st_mode)
+        if entry.is_symlink():
+            yield _Member(name, False, mode, target=os.readlink(entry.path))
+        elif entry.is_dir():
+            yield _Member(name, True, mode)
+            yield from _host_members(Path(entry.path), name + "/")
+        elif stat.S_ISREG(info.st_mode):
+            yield _Member(name, False, mode, info.st_size)
+        else:
+            raise ArchiveError(f"{printable(entry.path)}: a special file cannot be copied")
+
+
+def download(backend: Backend, path: str, local: str | PathLike[str], denied: Denied) -> int:
+    """Copy a file or tree to the host; see :meth:`Backend.download`."""
+    target, path = _host_path(local), path or "."
+    tree = _tree(backend, path, denied)
+    _refuse_occupied(target, tree is not None)
+    with _host_errors(), tempfile.TemporaryDirectory(dir=target.parent, prefix=".sandbox-kit-") as scratch:
+        fresh = Path(scratch, "copy")
+        if tree is None:
+            _fetch_file(backend, path, fresh, _real_info(backend, path).mode)
+            os.replace(fresh, target)
+            return 0
+        members, left_out = tree
+        _fetch_tree(backend, path, fresh, members)
+        fresh.rename(target)
+    return left_out
+
+
+def _fetch_tree(backend: Backend, path: str, fresh: Path, members: list[_Member]) -> None:
+    fresh.mkdir()
+    for member in members:
+        _fetch_member(backend, path, fresh, member)
+    for member in reversed(members):
+        if member.is_dir:
+            (fresh / member.name).chmod(member.mode & 0o777)
+
+
+def _refuse_occupied(target: Path, is_tree: bool) -> None:
+    if not target.parent.is_dir():
+        raise PathNotFoundError(str(target.parent))
+    if target.is_dir() or (is_tree and os.path.lexists(target)):
+        raise PathExistsError(str(target))
+
+
+def _fetch_member(backend: Backend, path: str, fresh: Path, member: _Member) -> None:
+    copy = fresh / member.name
+    if member.is_dir:
+        copy.mkdir()
+    elif member.target is not None:
+        copy.symlink_to(member.target)
+    else:
+        with _refuse_special():
+            _fetch_file(backend, join(path, member.name), copy, member.mode)
+
+
+@contextmanager
+def _refuse_special() -> Iterator[None]:
+    """Name what a tree cannot hold: a member that is no regular file when it is opened."""
+    try:
+        yield
+    except NotRegularFileError as error:
+        raise ArchiveError(f"{printable(error.path)}: a special file cannot be copied") from error
+
+
+def _fetch_file(backend: Backend, path: str, copy: Path, mode: int) -> None:
+    with backend._open_read(path, operations=_READ, authorize=allow) as stream, copy.open("xb") as out:
+        shutil.copyfileobj(stream, out, CHUNK)
+    copy.chmod(mode & 0o777)
+
+
+def _real_info(backend: Backend, path: str) -> FileInfo:
+    """Describe the file that *path* leads to."""
+    (identity,) = backend._resolve((path,), operations=_READ, authorize=allow)
+    return backend._stat(identity.name, operations=_READ, authorize=allow)
+
+
+def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[_Member], int] | None:
+    """Return the members beneath *path*, parents first, and how many a rule hides; None for a file."""
+    try:
+        entries = backend._scandir(path, operations=_READ, authorize=allow, depth=None)
+    except PathNotDirectoryError:
+        return None
+    base = normalise(path, backend.work_dir)
+    members: list[_Member] = []
+    left_out = 0
+    with closing(entries):
+        for entry in entries:
+            if entry is None:
+                left_out += 1
+            elif isinstance(entry, Skipped):
+                raise PathAccessError(entry.path, entry.reason)
+            else:
+                members.append(_member(backend, path, base, entry))
+    if left_out and denied == "error":
+        raise PermissionDeniedError(
+            "read", path, message=f"read {printable(path)}: a rule denies some of its entries; denied='skip' omits them"
+        )
+    kept = members if not left_out else _reachable(members)
+    _refuse_escaping_links(kept, path)
+    return kept, left_out
+
+
+def _member(backend: Backend, path: str, base: str, info: FileInfo) -> _Member:
+    name = relative(normalise(info.path, backend.work_dir), base)
+    target = None
+    if info.is_symlink:
+        target = backend._readlink(join(path, name), operations=_READ, authorize=allow)
+    return _Member(name, info.is_dir, info.mode, info.size, info.mtime, target)
+
+
+def _reachable(members: list[_Member]) -> list[_Member]:
+    """Return *members* with the directories that their names pass through, where those are hidden."""
+    known = {member.name for member in members}
+    complete: list[_Member] = []
+    for member in members:
+        steps = member.name.split("/")
+        for depth in range(1, len(steps)):
+            parent = "/".join(steps[:depth])
+            if parent not in known:
+                known.add(parent)
+                complete.append(_Member(parent, True, 0o755))
+        complete.append(member)
+    return complete
+
+
+def _refuse_escaping_links(members: list[_Member], where: str) -> None:
+    links = {member.name: member.target for member in members if member.target is not None}
+    for name in links:
+        if not _stays_inside(name, links):
+            raise ArchiveError(f"{printable(join(where, name))}: a link that leads outside the tree cannot be copied")
+
+
+def _stays_inside(name: str, links: Mapping[str, str]) -> bool:
+    """Return whether following *name* never leaves the tree, *links* followed as the file system would."""
+    pending = parts(name)[::-1]
+    at: list[str] = []
+    followed = 0
+    while pending:
+        part = pending.pop()
+        if part == "..":
+            if not at:
+                return False
+            at.pop()
+            continue
+        target = links.get("/".join([*at, part]))
+        if target is None:
+            at.append(part)
+            continue
+        followed += 1
+        if target.startswith("/") or followed > _MAX_LINKS:
+            return False
+        pending += parts(target)[::-1]
+    return True
+
+
+class Export(io.BufferedReader):
+    """An archive as a readable binary file.
+
+    Attributes:
+        denied: how many entries a rule left out of it.
+    """
+
+    def __init__(self, pieces: Generator[bytes, None, None], denied: int) -> None:
+        super().__init__(_Pieces(pieces), CHUNK)
+        self.denied = denied
+
+
+class _Pieces(io.RawIOBase):
+    """A raw file over a generator of pieces, which closing it ends."""
+
+    def __init__(self, pieces: Generator[bytes, None, None]) -> None:
+        self._pieces = pieces
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def close(self) -> None:
+        self._pieces.close()
+        super().close()
+
+
+def export(backend: Backend, path: str, format: str, denied: Denied) -> Export:
+    """Return a file or tree as one archive; see :meth:`Backend.export`."""
+    if format != "tar":
+        raise InvalidArgumentError(f"format: {format!r} is not 'tar'")
+    path = path or "."
+    tree = _tree(backend, path, denied)
+    if tree is not None:
+        members, left_out = tree
+        return Export(_tar(backend, path, members), left_out)
+    info = _real_info(backend, path)
+    member = _Member(info.name, False, info.mode, info.size, info.mtime)
+    return Export(_tar(backend, str(PurePosixPath(normalise(info.path, backend.work_dir)).parent), [member]), 0)
+
+
+def _tar(backend: Backend, path: str, members: list[_Member]) -> Generator[bytes, None, None]:
+    written = 0
+    for member in members:
+        header = _header(member)
+        yield header
+        written += len(header)
+        if not member.is_dir and member.target is None:
+            with _refuse_special():
+                yield from _content(backend, join(path, member.name), member.size)
+            written += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+    end = written + 2 * tarfile.BLOCKSIZE
+    yield bytes(-(-end // tarfile.RECORDSIZE) * tarfile.RECORDSIZE - written)
+
+
+def _header(member: _Member) -> bytes:
+    info = tarfile.TarInfo(member.name)
+    info.mode, info.mtime = member.mode & 0o777, member.mtime
+    if member.is_dir:
+        info.type = tarfile.DIRTYPE
+    elif member.target is not None:
+        info.type, info.linkname = tarfile.SYMTYPE, member.target
+    else:
+        info.size = member.size
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _content(backend: Backend, path: str, size: int) -> Generator[bytes, None, None]:
+    """Yield exactly *size* bytes of a file, padded to whole blocks."""
+    left = size
+    with backend._open_read(path, operations=_READ, authorize=allow) as stream:
+        while left and (chunk := stream.read(min(left, CHUNK))):
+            left -= len(chunk)
+            yield chunk
+    if left:
+        raise ArchiveError(f"{printable(path)}: the file became shorter while it was copied")
+    yield bytes(-size % tarfile.BLOCKSIZE)

@@ -1,0 +1,59 @@
+"""The suite itself: no test of it hides another, and it finds what is wrong with a backend."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+
+import pytest
+
+from sandbox_kit.testing import BackendConformance, HostFilesConformance, SandboxConformance
+
+pytest_plugins = ["pytester"]
+
+BROKEN = {
+    "appends": "def write(self, path, content): super().write(path, super().read(path) + content)",
+    "reads-missing-as-empty": "def read(self, path, **lines): return super().read(path) if self.exists(path) else ''",
+    "lists-unsorted": "def ls(self, path='.'): return type(super().ls(path))(reversed(super().ls(path)))",
+    "asks-nothing": (
+        "def _stat(self, path, *, operations, authorize):"
+        " return super()._stat(path, operations=operations, authorize=lambda *names, **more: True)"
+    ),
+    "removes-before-the-last-answer": (
+        "def _remove(self, path, *, operations, authorize, recursive):\n"
+        "        super()._resolve((path,), operations=operations, authorize=lambda *names, **more: True)\n"
+        "        super()._remove(path, operations=operations, authorize=lambda *n, **m: True, recursive=recursive)\n"
+        "        authorize('write', (path,))"
+    ),
+}
+SUITE = """
+from sandbox_kit.backends.state import StateBackend
+from sandbox_kit.testing import BackendConformance
+
+class Broken(StateBackend):
+    {fault}
+
+class TestBroken(BackendConformance):
+    def make_backend(self, tmp_path):
+        return Broken(work_dir="/w", max_read_bytes=self.max_read_bytes)
+"""
+
+
+@pytest.mark.parametrize("suite", [BackendConformance, SandboxConformance, HostFilesConformance])
+def test_no_test_hides_another(suite: type) -> None:
+    names = Counter(name for part in suite.__mro__ for name in vars(part) if name.startswith("test_"))
+    assert names
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("suite", [BackendConformance, SandboxConformance, HostFilesConformance])
+def test_every_test_is_a_function_of_its_own(suite: type) -> None:
+    for name, function in inspect.getmembers(suite, inspect.isfunction):
+        assert not name.startswith("test_") or function.__name__ == name
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_backend_is_found_out(pytester: pytest.Pytester, fault: str) -> None:
+    pytester.makepyfile(test_broken=SUITE.format(fault=BROKEN[fault]))
+    found = pytester.runpytest_inprocess("-q", "-x", "-p", "no:cacheprovider", "-p", "no:cov", "-p", "no:xdist")
+    assert found.parseoutcomes().get("failed") == 1
