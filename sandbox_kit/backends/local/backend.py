@@ -1,0 +1,359 @@
+"""LocalBackend: the files of one directory of the host, confined to it."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager
+from os import PathLike
+from typing import Any, BinaryIO
+from uuid import uuid4
+
+from sandbox_kit import walk
+from sandbox_kit.backends.local import change, scan, search
+from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Root, Spot
+from sandbox_kit.backends.local.system import Descriptor, path_error, rename_noreplace
+from sandbox_kit.contract import Backend
+from sandbox_kit.errors import (
+    InvalidArgumentError,
+    NotRegularFileError,
+    PathEscapeError,
+    PathExistsError,
+    PathIsDirectoryError,
+    PathNotDirectoryError,
+    PathNotFoundError,
+    SandboxConflictError,
+    SandboxError,
+    SandboxUnavailableError,
+)
+from sandbox_kit.paths import join, normalise, within
+from sandbox_kit.primitives import Authorize, Entry, Operations, Query, allow, settle
+from sandbox_kit.search.matches import Matches, SearchReport
+from sandbox_kit.types import Capabilities, FileInfo, Identity
+
+__all__ = ["LocalBackend"]
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+class LocalBackend(Backend):
+    """The files beneath one directory.
+
+    No path leads outside it, whatever symbolic links say and however they change meanwhile.
+    Names are the host's own: ``work_dir`` is the directory's real path, and an absolute path
+    under the directory as given is taken as beneath it.
+
+    Args:
+        root: the directory; itself a symbolic link or not. It is opened on first use.
+        max_read_bytes: the most bytes that read, read_bytes and edit take in.
+
+    Raises:
+        PathNotFoundError: on first use: *root* is missing.
+        SandboxUnavailableError: later: *root* was removed.
+    """
+
+    def __init__(self, root: str | PathLike[str], *, max_read_bytes: int = Backend.max_read_bytes) -> None:
+        self._given = os.path.abspath(root)
+        self.max_read_bytes = max_read_bytes
+        self._id = f"local-{uuid4().hex[:12]}"
+        self._opening = threading.Lock()
+        self._opened: Root | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_opening", "_opened")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._opening = threading.Lock()
+        self._opened = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._given!r})"
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def work_dir(self) -> str:
+        return self._root.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(symlinks=True, case_sensitive=self._root.case_sensitive)
+
+    @property
+    def _root(self) -> Root:
+        if self._opened is None:
+            with self._opening:
+                if self._opened is None:
+                    self._opened = Root(self._given)
+        return self._opened
+
+    def _find(
+        self, path: str, operations: Operations, authorize: Authorize, *, follow: bool = True
+    ) -> tuple[str, Spot]:
+        """Return the name as typed and the place, both asked for; the last question is still to be put."""
+        return self._typed(path, operations, authorize), self._pin(path, operations, authorize, follow)
+
+    def _typed(self, path: str, operations: Operations, authorize: Authorize) -> str:
+        typed = self._root.typed(path)
+        _ask(operations, authorize, typed)
+        return typed
+
+    def _pin(self, path: str, operations: Operations, authorize: Authorize, follow: bool) -> Spot:
+        def hop(name: str) -> None:
+            for operation in operations:
+                authorize(operation, (name,), hop=True)
+
+        return self._root.find(path, hop, follow=follow)
+
+    def _existing(
+        self, path: str, operations: Operations, authorize: Authorize, *, follow: bool = True
+    ) -> tuple[str, Spot, os.stat_result]:
+        typed, spot = self._find(path, operations, authorize, follow=follow)
+        return typed, spot, self._described(spot, path)
+
+    def _described(self, spot: Spot, path: str) -> os.stat_result:
+        if spot.info is None:
+            raise self._missing(path)
+        return spot.info
+
+    def _missing(self, path: str) -> SandboxError:
+        if os.fstat(self._root.fd).st_nlink == 0:
+            return SandboxUnavailableError(f"the root {self._given} was removed")
+        return PathNotFoundError(path)
+
+    def _resolve(
+        self, paths: Sequence[str], *, operations: Operations, authorize: Authorize, follow: bool = True
+    ) -> tuple[Identity, ...]:
+        found: list[tuple[str, Spot]] = []
+        for path in paths:
+            typed, spot = self._find(path, operations, authorize, follow=follow)
+            _ask_parents(spot, operations, authorize)
+            if len(found) + 1 < len(paths):
+                _ask(operations, authorize, typed, spot.real)
+            found.append((typed, spot))
+        typed, spot = found[-1]
+        settle(operations, authorize, _names(typed, spot.real), spot.identity)
+        return tuple(spot.identity for _, spot in found)
+
+    def _as_given(self) -> str:
+        return self._root.given
+
+    def _resolve_prefix(self, prefix: str) -> str:
+        return os.path.realpath(prefix)
+
+    def _target(self, spot: Spot, info: os.stat_result) -> tuple[str, ...]:
+        """Return the real name of what a link leads to, as far as it can be told; nothing for another entry."""
+        if not stat.S_ISLNK(info.st_mode):
+            return ()
+        try:
+            return (self._root.find(spot.real, _ignore).real,)
+        except PathEscapeError:
+            target = os.readlink(spot.name, dir_fd=spot.parent.fd)
+            return (normalise(target, spot.parent_name),)
+        except SandboxError:
+            return ()
+
+    def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:
+        typed, spot, info = self._existing(path, operations, authorize, follow=False)
+        settle(operations, authorize, _names(typed, spot.real, *self._target(spot, info)), spot.identity)
+        return scan.file_info(typed, self._root.name, info)
+
+    def _readlink(self, path: str, *, operations: Operations, authorize: Authorize) -> str:
+        typed, spot, info = self._existing(path, operations, authorize, follow=False)
+        settle(operations, authorize, _names(typed, spot.real, *self._target(spot, info)), spot.identity)
+        if not stat.S_ISLNK(info.st_mode):
+            raise InvalidArgumentError(f"{path}: not a symbolic link")
+        return os.readlink(spot.name, dir_fd=spot.parent.fd)
+
+    def _scandir(
+        self, path: str, *, operations: Operations, authorize: Authorize, depth: int | None = 1
+    ) -> Generator[Entry, None, None]:
+        typed, spot, info = self._existing(path, operations, authorize)
+        settle(operations, authorize, _names(typed, spot.real), spot.identity)
+        if not stat.S_ISDIR(info.st_mode):
+            raise PathNotDirectoryError(path)
+        directory = Descriptor(self._open_same(spot, path, DIRECTORY))
+        target = None if authorize is allow else self._target
+        return scan.Scan(self._root.name, operations, authorize, target).walk(directory, typed, spot.real, depth)
+
+    def _open_same(self, spot: Spot, path: str, flags: int) -> int:
+        """Open what *spot* describes; another object by that name is refused."""
+        try:
+            fd = os.open(spot.name, flags | NOFOLLOW, dir_fd=spot.parent.fd)
+        except OSError as error:
+            raise path_error(error, path) from error
+        info = os.fstat(fd)
+        if Identity(spot.real, info.st_dev, info.st_ino) != spot.identity:
+            os.close(fd)
+            raise SandboxConflictError(f"{path}: replaced while it was being opened")
+        return fd
+
+    def _open_read(
+        self, path: str, *, operations: Operations, authorize: Authorize, expect: Identity | None = None
+    ) -> BinaryIO:
+        root = self._root
+        typed = root.typed(path)
+        _ask(operations, authorize, typed)
+        try:
+            fd = root.open_plain(root.beneath(path), _READ)
+        except SandboxError:
+            raise
+        except FileNotFoundError:
+            raise self._missing(path) from None
+        except OSError as error:
+            raise path_error(error, path) from error
+        if fd is None:
+            return self._open_walked(path, operations, authorize, expect)
+        descriptor = Descriptor(fd)
+        real = normalise("/".join(root.beneath(path)), root.name)
+        identity = _checked(path, real, os.fstat(fd), expect)
+        settle(operations, authorize, _names(typed, real), identity)
+        return _reader(path, descriptor)
+
+    def _open_walked(
+        self, path: str, operations: Operations, authorize: Authorize, expect: Identity | None
+    ) -> BinaryIO:
+        typed, spot, info = self._existing(path, operations, authorize)
+        _checked(path, spot.real, info, expect)
+        settle(operations, authorize, _names(typed, spot.real), spot.identity)
+        _refuse_irregular(path, info)
+        return _reader(path, Descriptor(self._open_same(spot, path, _READ)))
+
+    def _open_write(
+        self,
+        path: str,
+        *,
+        operations: Operations,
+        authorize: Authorize,
+        expect: Identity | None = None,
+        mode: int | None = None,
+    ) -> AbstractContextManager[BinaryIO]:
+        typed, spot = self._find(path, operations, authorize)
+        _ask_parents(spot, operations, authorize)
+        if expect is not None and expect != spot.identity:
+            raise SandboxConflictError(f"{path}: replaced since it was judged")
+        settle(operations, authorize, _names(typed, spot.real), spot.identity)
+        if spot.info is not None:
+            _refuse_irregular(path, spot.info)
+        elif os.fstat(self._root.fd).st_nlink == 0:
+            raise self._missing(path)
+        return change.writing(spot, path, mode)
+
+    def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize) -> None:
+        typed, spot = self._find(path, operations, authorize)
+        _ask_parents(spot, operations, authorize)
+        settle(operations, authorize, _names(typed, spot.real), spot.identity)
+        if spot.info is None:
+            change.make_directories(spot, spot.rest, path)
+        elif not stat.S_ISDIR(spot.info.st_mode):
+            raise PathExistsError(path)
+
+    def _symlink(self, target: str, path: str, *, operations: Operations, authorize: Authorize) -> None:
+        typed, spot = self._find(path, operations, authorize, follow=False)
+        settle(operations, authorize, _names(typed, spot.real), spot.identity)
+        if spot.info is not None:
+            raise PathExistsError(path)
+        if len(spot.rest) > 1:
+            raise self._missing(path)
+        try:
+            os.symlink(target, spot.name, dir_fd=spot.parent.fd)
+        except OSError as error:
+            raise path_error(error, path) from error
+
+    def _remove(self, path: str, *, operations: Operations, authorize: Authorize, recursive: bool) -> None:
+        typed, spot, info = self._existing(path, operations, authorize, follow=False)
+        self._refuse_root(path, spot)
+        judged: change.Tree = {}
+        if recursive and stat.S_ISDIR(info.st_mode):
+            judged = change.judge_tree(spot, path, operations, authorize, (typed, spot.real))
+        settle(operations, authorize, _names(typed, spot.real), spot.identity)
+        change.remove(spot, path, judged)
+
+    def _rename(self, source: str, target: str, *, operations: Operations, authorize: Authorize) -> None:
+        new_typed = self._typed(target, ("write",), authorize)
+        typed = self._typed(source, operations, authorize)
+        new = self._pin(target, ("write",), authorize, follow=False)
+        spot = self._pin(source, operations, authorize, follow=False)
+        info = self._described(spot, source)
+        authorize("write", _names(new_typed, new.real))
+        if stat.S_ISDIR(info.st_mode):
+            change.judge_tree(spot, source, operations, authorize, (typed, spot.real), (new_typed, new.real))
+        settle(operations, authorize, _names(typed, spot.real), spot.identity)
+        self._refuse_root(source, spot)
+        if within(new.real, spot.real) and new.real != spot.real:
+            raise InvalidArgumentError(f"{source}: cannot be moved beneath itself, to {target}")
+        if new.info is not None:
+            raise PathExistsError(target)
+        if len(new.rest) > 1:
+            raise self._missing(target)
+        try:
+            rename_noreplace(spot.parent.fd, spot.name, new.parent.fd, new.name)
+        except OSError as error:
+            raise path_error(error, target if error.errno == errno.EEXIST else source) from error
+
+    def _refuse_root(self, path: str, spot: Spot) -> None:
+        if spot.rest == (".",):
+            raise InvalidArgumentError(f"{path}: the root itself can be neither moved nor removed")
+
+    def _search(self, query: Query, path: str, *, operations: Operations, authorize: Authorize) -> Matches:
+        argv = search.command(query) if sys.platform == "linux" else None
+        if argv is None:
+            return walk.grep(self, query, path, operations, authorize)
+        typed, spot, info = self._existing(path, operations, authorize)
+        if not stat.S_ISDIR(info.st_mode):
+            return walk.grep(self, query, path, operations, authorize)
+        settle(operations, authorize, _names(typed, spot.real), spot.identity)
+        directory = Descriptor(self._open_same(spot, path, DIRECTORY))
+        tree = search.Tree(directory, typed, spot.real)
+        report = SearchReport()
+        found = search.search(self._root, argv, query, tree, operations, authorize, report)
+        return Matches(found, report, limit=query.limit)
+
+
+def _ignore(name: str) -> None:
+    """The hop of a walk that nobody asks about."""
+
+
+def _names(*names: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _ask(operations: Operations, authorize: Authorize, *names: str) -> None:
+    unique = _names(*names)
+    for operation in operations:
+        authorize(operation, unique)
+
+
+def _ask_parents(spot: Spot, operations: Operations, authorize: Authorize) -> None:
+    """Ask to write each directory that would have to be made above *spot*."""
+    if "write" in operations:
+        for depth in range(1, len(spot.rest)):
+            authorize("write", (join(spot.parent_name, "/".join(spot.rest[:depth])),))
+
+
+def _checked(path: str, real: str, info: os.stat_result, expect: Identity | None) -> Identity:
+    identity = Identity(real, info.st_dev, info.st_ino)
+    if expect is not None and expect != identity:
+        raise SandboxConflictError(f"{path}: replaced since it was judged")
+    return identity
+
+
+def _refuse_irregular(path: str, info: os.stat_result) -> None:
+    if stat.S_ISDIR(info.st_mode):
+        raise PathIsDirectoryError(path)
+    if not stat.S_ISREG(info.st_mode):
+        raise NotRegularFileError(path)
+
+
+def _reader(path: str, descriptor: Descriptor) -> BinaryIO:
+    _refuse_irregular(path, os.fstat(descriptor.fd))
+    fd, descriptor.fd = descriptor.fd, -1
+    return io.BufferedReader(io.FileIO(fd))
