@@ -23,7 +23,7 @@ def _as_work_dir(value: str) -> str:
     return normal_path(value)
 
 
-@frozen(eq=False, slots=False)
+@frozen(slots=False, unsafe_hash=False)
 class PermissionChecker:
     """Holds operations to a ruleset; pure, and safe to use from several threads.
 
@@ -46,8 +46,8 @@ class PermissionChecker:
     case_sensitive: bool = True
     _aliases: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, repr=False)
     _prefixes: Mapping[str, str] = field(factory=dict, kw_only=True, repr=False)
-    _operations: dict[str, PathRules] = field(init=False, factory=dict, repr=False)
-    _compiled: dict[object, PathRules] = field(init=False, factory=dict, repr=False)
+    _operations: dict[str, PathRules] = field(init=False, factory=dict, repr=False, eq=False)
+    _compiled: dict[object, PathRules] = field(init=False, factory=dict, repr=False, eq=False)
 
     # -- judging
 

@@ -1,0 +1,295 @@
+"""One command line taken apart: commands inside commands, directories changed to, variables set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import dropwhile, islice, pairwise
+
+from attrs import frozen
+
+from sandbox_kit.rules.claims import Claims
+from sandbox_kit.rules.rawcommands import Budget, RawCommand
+from sandbox_kit.rules.shellexpand import HOME, expand_braces, resolve_expansions
+from sandbox_kit.rules.shellparse import parse_shell, reads_differ
+from sandbox_kit.rules.shellwords import MAX_DEPTH, ShellSyntaxError, decode_ansi, escape, plain
+from sandbox_kit.rules.wrappers import SHELLS, Delegation, delegation, only_reads, program_name
+
+__all__ = ["Analysis", "SimpleCommand"]
+
+MAX_SED_FILES = 64
+MAX_LOOSE_CHARS = 1 << 18
+
+_CHANGE_DIRECTORY = frozenset(("cd", "chdir", "pushd"))
+_DIRECTORY_OPTION = re.compile(r"-[CD]|--(?:[a-z-]*-)?(?:dir|directory|chdir|cwd|wd|tree|prefix)")
+_DIRECTORY_VALUE = re.compile(r"-C(?=.)|--(?:[a-z-]*-)?(?:dir|directory|chdir|cwd|wd|tree|prefix)=")
+_DECLARE = frozenset(("declare", "export", "local", "readonly", "typeset"))
+_PRINT = frozenset(("echo", "printf"))
+_SED = frozenset(("sed", "gsed"))
+_SED_FILE = re.compile(r"[rRwW](?=([^\s;}]{1,4096}))")
+_POSIX_SHELLS = frozenset(("ash", "dash", "posh"))
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[^]]*\])?(\+?)=")
+_DECIDES_PROGRAM = re.compile(
+    r"PATH|IFS|ENV|BASH_ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|(?:LD_|DYLD_|GIT_|BASH_FUNC_).*"
+)
+
+_TEXT_OPTION = re.compile(r"-[a-zA-Z]*c")
+_LOOSE_COMMANDS = re.compile(r"[;&|\n(){}`]+")
+_LOOSE_REDIRECTION = re.compile(r"(?<![<>])[<>]++[|&]?+\s*+([^\s;&|<>()]+)")
+_LOOSE_QUOTING = re.compile(r"['\"\\\0]")
+
+
+@frozen
+class SimpleCommand:
+    """One program and its arguments.
+
+    Attributes:
+        words: unquoted, expansions as typed, the program first.
+        texts: what execute patterns see, any of them: the words joined by one blank, and the same with the
+            program's basename.
+    """
+
+    words: tuple[str, ...]
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> SimpleCommand:
+        """The command of *words*, of which there is at least one."""
+        texts = [" ".join(words), " ".join([words[0].rpartition("/")[2], *words[1:]])]
+        return cls(tuple(words), tuple(dict.fromkeys(texts)))
+
+
+class Analysis:
+    """What is known of one command line while it is read.
+
+    Attributes:
+        commands: the simple commands found, each once, in order.
+        claims: the paths found.
+        is_split: whether all of it could be split.
+    """
+
+    def __init__(self) -> None:
+        self.commands: dict[SimpleCommand, None] = {}
+        self.claims = Claims()
+        self.is_split = True
+        self._budget = Budget()
+        self._variables = {"HOME": HOME, "PWD": ".", "OLDPWD": ".", "IFS": " "}
+        self._data: list[str] = []
+        self._feeds_shell = False
+        self._loose: set[str] = set()
+
+    def read_text(self, text: str) -> None:
+        """Read shell text, and what it feeds to a shell that reads its input."""
+        self._text(text, 0, "sh")
+        data, self._data = self._data, []
+        for body in data if self._feeds_shell else ():
+            self._text(body, 1, "sh")
+
+    def read_words(self, words: Sequence[str]) -> None:
+        """Read one command that no shell takes apart."""
+        if words:
+            self._guarded(" ".join(words), lambda: self._command(list(map(escape, words)), [], 0))
+
+    def _guarded(self, text: str, read: Callable[[], None], depth: int = 0) -> None:
+        """Call *read*; where that cannot split *text*, look at it loosely."""
+        try:
+            read()
+        except ShellSyntaxError:
+            self.is_split = False
+            if len(text) > MAX_LOOSE_CHARS:
+                self.claims.overflow = True
+            if text not in self._loose and not self.claims.overflow:
+                self._loose.add(text)
+                self._loosely(text, depth)
+
+    def _text(self, text: str, depth: int, shell: str) -> None:
+        for bash in _readings(text, shell):
+
+            def read(bash: bool = bash) -> None:
+                self._read(text, depth, bash)
+
+            self._guarded(text, read, depth)
+
+    def _read(self, text: str, depth: int, bash: bool) -> None:
+        if depth:
+            self._budget.nest(text, depth)
+        if "\0" in text:
+            raise ShellSyntaxError("NUL")
+        found: list[RawCommand] = []
+        failure = None
+        try:
+            parse_shell(text, bash, depth, self._budget, found)
+        except ShellSyntaxError as error:
+            failure = error
+        for raw in found:
+            self._raw(raw, depth, bash)
+        if failure:
+            raise failure
+
+    def _raw(self, raw: RawCommand, depth: int, bash: bool) -> None:
+        """Take in one command as the shell's grammar gives it."""
+        for word in raw.assignments:
+            self._assign(word.code)
+        for redirection in raw.redirections:
+            target = redirection.target.code
+            for code in dict.fromkeys([target, self._resolved(target)]):
+                self.claims.redirection(code, redirection.write)
+        codes = [code for word in raw.words for code in (expand_braces(word.code) if bash else [word.code])]
+        if raw.header or not codes:
+            self._words(codes, write=raw.header == "for")
+            self._bodies(raw.bodies, write=True)
+            return
+        self._variants(codes, raw.bodies, depth)
+
+    def _variants(self, codes: list[str], bodies: list[str], depth: int) -> None:
+        """Take in one command as typed, and as its expansions most likely make it."""
+        self._command(codes, bodies, depth)
+        resolved = self._resolved_words(codes)
+        if resolved and resolved != codes:
+            self._command(resolved, bodies, depth)
+
+    def _command(self, codes: list[str], bodies: list[str], depth: int) -> None:
+        """Take in one command, given as coded words, and all that it runs."""
+        if depth > MAX_DEPTH:
+            raise ShellSyntaxError("nested too deep")
+        words = [plain(code) for code in codes]
+        self.commands[SimpleCommand.of(words)] = None
+        handed = delegation(words)
+        own = _own(codes, handed)
+        write = not (only_reads(words) or program_name(words[0]) in _DECLARE)
+        starts = self.claims.starts
+        directories = _directory_options(own) if write else []
+        for directory in directories:
+            self.claims.directory(directory)
+        self._words(own, write)
+        self._builtin(words, codes)
+        self._handed(words, codes, handed, bodies, depth)
+        if not handed.commands and not handed.reads_stdin:
+            self._bodies(bodies, write)
+        if directories:
+            self.claims.starts = starts
+
+    def _handed(self, words: list[str], codes: list[str], handed: Delegation, bodies: list[str], depth: int) -> None:
+        """Take in what a command runs besides itself."""
+        name = program_name(words[0])
+        for start, end in handed.commands:
+            if "/" not in codes[start]:
+                self.claims.word(codes[start], write=True)
+            self._variants(codes[start:end], bodies, depth + 1)
+        for text in handed.texts:
+            self._text(text, depth + 1, name)
+        if handed.reads_stdin:
+            self._feeds_shell = True
+            for body in bodies:
+                self._text(body, depth + 1, name)
+
+    def _builtin(self, words: list[str], codes: list[str]) -> None:
+        """Follow what changes the shell itself, and keep what is printed."""
+        name = program_name(words[0])
+        if name in _CHANGE_DIRECTORY:
+            targets = [code for code in codes[1:] if not code.startswith("-")]
+            for target in targets or [HOME]:
+                self.claims.directory(target)
+        elif name in _DECLARE:
+            for code in codes[1:]:
+                self._assign(code)
+        elif name in _PRINT:
+            printed = decode_ansi(" ".join(words[1:]))
+            self.claims.text(printed, write=False)
+            self._data.append(printed)
+        elif name in _SED:
+            files = (match[1] for word in words[1:] for match in islice(_SED_FILE.finditer(word), MAX_SED_FILES))
+            self._words(map(escape, files), write=True)
+
+    def _assign(self, code: str) -> None:
+        """Take in ``NAME=value``, or a word of an array."""
+        match = _ASSIGNMENT.match(code)
+        name, append = match.groups() if match else ("", "")
+        value = code[match.end() :] if match else code
+        resolved = self._resolved(value)
+        self._variables[name] = self._variables.get(name, "") + resolved if append else resolved
+        self._words([value, resolved], write=False)
+        if name == "CDPATH":
+            for directory in plain(resolved).split(":"):
+                self.claims.directory(escape(directory))
+        if _DECIDES_PROGRAM.fullmatch(name):
+            self.commands[SimpleCommand.of([plain(code)])] = None
+
+    def _words(self, codes: Iterable[str], write: bool) -> None:
+        for code in codes:
+            self.claims.word(code, write)
+
+    def _bodies(self, bodies: list[str], write: bool) -> None:
+        """Here-documents that are data, until a shell reads them."""
+        for body in bodies:
+            self.claims.text(body, write)
+        self._data.extend(bodies)
+
+    def _resolved(self, code: str) -> str:
+        resolved = resolve_expansions(code, self._variables)
+        if "\0" in code:
+            self._budget.spend(len(resolved))
+        return resolved
+
+    def _resolved_words(self, codes: list[str]) -> list[str]:
+        """The words with what expansions most likely are.
+
+        Unknown ones before the program vanish, as they do in a shell; elsewhere they stay as typed. A program
+        that comes from expansions is split at blanks.
+        """
+        resolved = [self._resolved(code) or code for code in dropwhile(lambda code: not self._resolved(code), codes)]
+        if resolved and "\0" in codes[len(codes) - len(resolved)]:
+            resolved[:1] = [escape(word) for word in plain(resolved[0]).split()]
+        return resolved
+
+    def _loosely(self, text: str, depth: int) -> None:
+        """Look at text that cannot be split: quotes dropped, every operator taken as one."""
+        text = text.replace("\\\n", "")
+        for reading in dict.fromkeys([text, decode_ansi(text.replace("\0", ""))]):
+            try:
+                self._loose_reading(_LOOSE_QUOTING.sub("", reading), max(depth + 1, MAX_DEPTH - 1))
+                self.claims.text(reading, write=True)
+            except ShellSyntaxError:
+                continue
+
+    def _loose_reading(self, text: str, depth: int) -> None:
+        for target in dict.fromkeys(_LOOSE_REDIRECTION.findall(text)):
+            self.claims.redirection(target, write=True)
+        for chunk in dict.fromkeys(_LOOSE_COMMANDS.split(text)):
+            codes = chunk.split()
+            while codes and _ASSIGNMENT.match(codes[0]):
+                self._assign(codes.pop(0))
+            if codes:
+                self._loose_command(codes, depth)
+
+    def _loose_command(self, codes: list[str], depth: int) -> None:
+        try:
+            self._command(codes, [], depth)
+        except ShellSyntaxError:
+            self._words(codes, write=True)
+        option = next((at for at, code in enumerate(codes) if _TEXT_OPTION.fullmatch(code)), len(codes))
+        if codes[option + 1 :]:
+            self.commands[SimpleCommand.of(codes[option + 1 :])] = None
+
+
+def _readings(text: str, shell: str) -> tuple[bool, ...]:
+    """The ways in which *shell* may read *text*: as Bash does, or not."""
+    if shell in _POSIX_SHELLS:
+        return (False,)
+    if shell in SHELLS and shell != "sh":
+        return (True,)
+    return (True, False) if reads_differ(text) else (True,)
+
+
+def _own(codes: list[str], handed: Delegation) -> list[str]:
+    """The program's own words: neither itself nor what it hands on."""
+    own = list(codes)
+    for start, end in sorted(handed.ranges, reverse=True):
+        del own[start:end]
+    return own[1:]
+
+
+def _directory_options(codes: list[str]) -> list[str]:
+    """The directories that options such as ``-C`` make a program change to."""
+    values = [code[match.end() :] for code in codes if (match := _DIRECTORY_VALUE.match(code))]
+    return values + [value for option, value in pairwise(codes) if _DIRECTORY_OPTION.fullmatch(option)]
