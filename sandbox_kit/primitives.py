@@ -68,7 +68,7 @@ class Authorize(Protocol):
             operation: what is to be done.
             names: absolute normalised names of one target, in the sandbox's own file system;
                 for ``"execute"`` the command line.
-            identity: given with the last question of a call, when every name is known.
+            identity: given with the last question about a target, when every name of it is known.
             found: the target was met in a walk: the answer may be False, and nothing is raised.
             hop: the names are of a symbolic link on the way to the target.
 
@@ -173,7 +173,7 @@ class FilePrimitives(ABC):
     def _resolve(
         self, paths: Sequence[str], *, operations: Operations, authorize: Authorize, follow: bool = True
     ) -> tuple[Identity, ...]:
-        """Ask for all of *paths* without acting; the last question is that of the last path.
+        """Ask for all of *paths* without acting, each with its identity at the end.
 
         What is missing has the name that it would have, device 0 and inode 0; for ``"write"``
         each parent that would be made is asked for too. ``follow=False`` stops at a final link.
@@ -197,8 +197,9 @@ class FilePrimitives(ABC):
     ) -> Generator[Entry, None, None]:
         """Walk a directory; judged at the call, read while it is iterated.
 
-        Entries come parents first and are asked for with ``found=True``, a link's target with
-        it; a directory that is refused is walked all the same. Links are not followed.
+        Entries come parents first and are asked for with ``found=True`` and their identity, a
+        link's target with it; a directory that is refused is walked all the same. Links are not
+        followed.
 
         Args:
             path: the directory; a final link is followed.

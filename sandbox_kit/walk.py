@@ -22,7 +22,7 @@ from sandbox_kit.rules.globs import WalkGlob, compile_filter_glob, compile_walk_
 from sandbox_kit.search.dialect import parse
 from sandbox_kit.search.matches import Matches, SearchReport
 from sandbox_kit.search.scan import Scanner
-from sandbox_kit.types import FileInfo, GrepMatch, Listing, Skipped
+from sandbox_kit.types import FileInfo, GrepMatch, Identity, Listing, Operation, Skipped
 
 if TYPE_CHECKING:
     from sandbox_kit.contract import Backend
@@ -170,9 +170,23 @@ class _Search:
                 elif entry is not None and not entry.is_dir and not entry.is_symlink:
                     name = normalise(entry.path, self._backend.work_dir)
                     if wanted(self._query, name, start):
-                        yield from self._met(entry.path, name)
+                        yield from self._lenient(entry.path, name)
 
-    def _met(self, path: str, name: str) -> Generator[GrepMatch, None, None]:
+    def _met(
+        self,
+        operation: Operation,
+        names: tuple[str, ...],
+        *,
+        identity: Identity | None = None,
+        found: bool = False,
+        hop: bool = False,
+    ) -> bool:
+        """Answer for a file that was judged before: nobody is asked amidst the iteration."""
+        if not self._authorize(operation, names, identity=identity, found=True, hop=hop):
+            raise PermissionDeniedError(operation, names[0])
+        return True
+
+    def _lenient(self, path: str, name: str) -> Generator[GrepMatch, None, None]:
         """Search a file met in the walk: what went, or was refused, since then is left out."""
         try:
             yield from self.file(path, name)
@@ -185,7 +199,7 @@ class _Search:
         if self._query.glob is not None and not self._query.glob.matches(normalize("NFC", name)):
             return
         shown = display(name, self._backend.work_dir)
-        with self._backend._open_read(path, operations=self._operations, authorize=self._authorize) as stream:
+        with self._backend._open_read(path, operations=self._operations, authorize=self._met) as stream:
             for hit in self._scanner.scan(stream):
                 yield hit.to_match(shown)
 

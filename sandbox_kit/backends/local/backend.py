@@ -132,16 +132,13 @@ class LocalBackend(Backend):
     def _resolve(
         self, paths: Sequence[str], *, operations: Operations, authorize: Authorize, follow: bool = True
     ) -> tuple[Identity, ...]:
-        found: list[tuple[str, Spot]] = []
+        found: list[Identity] = []
         for path in paths:
             typed, spot = self._find(path, operations, authorize, follow=follow)
             _ask_parents(spot, operations, authorize)
-            if len(found) + 1 < len(paths):
-                _ask(operations, authorize, typed, spot.real)
-            found.append((typed, spot))
-        typed, spot = found[-1]
-        settle(operations, authorize, _names(typed, spot.real), spot.identity)
-        return tuple(spot.identity for _, spot in found)
+            settle(operations, authorize, _names(typed, spot.real), spot.identity)
+            found.append(spot.identity)
+        return tuple(found)
 
     def _as_given(self) -> str:
         return self._root.given

@@ -67,7 +67,9 @@ class Scan:
         if self._target is None:
             return True
         names = tuple(dict.fromkeys((typed, place.real, *self._target(place, info))))
-        return all(self._authorize(operation, names, found=True) for operation in self._operations)
+        return all(
+            self._authorize(operation, names, identity=place.identity, found=True) for operation in self._operations
+        )
 
     def _enter(self, place: Spot, typed: str, depth: int | None) -> Generator[Entry, None, None]:
         try:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NoReturn, Self
 
 from sandbox_kit import streams, walk
 from sandbox_kit.backends.state import document
-from sandbox_kit.backends.state.tree import Directory, File, Node, Place, Tree, beneath
+from sandbox_kit.backends.state.tree import Directory, File, Node, Place, Tree, beneath, identity_of
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -174,17 +174,15 @@ class StateBackend(Backend):
     def _resolve(
         self, paths: Sequence[str], *, operations: Operations, authorize: Authorize, follow: bool = True
     ) -> tuple[Identity, ...]:
-        typed = [self._judge_typed(path, operations, authorize) for path in paths]
-        places = [self._locate(path) for path in paths]
-        for place in places:
+        found: list[Identity] = []
+        for path in paths:
+            typed = self._judge_typed(path, operations, authorize)
+            place = self._locate(path)
             if "write" in operations:
                 _ask_each(("write",), authorize, place.missing[:-1])
-        targets = [_names(name, place.name) for name, place in zip(typed, places, strict=True)]
-        for names in targets[:-1]:
-            for operation in operations:
-                authorize(operation, names)
-        settle(operations, authorize, targets[-1], places[-1].identity)
-        return tuple(place.identity for place in places)
+            settle(operations, authorize, _names(typed, place.name), place.identity)
+            found.append(place.identity)
+        return tuple(found)
 
     def _as_given(self) -> str:
         return self._work_dir
@@ -231,7 +229,8 @@ class StateBackend(Backend):
             for name, node in children:
                 shown = _moved(name, real, typed)
                 names = _names(shown, name)
-                allowed = all(authorize(operation, names, found=True) for operation in operations)
+                identity = identity_of(name, node)
+                allowed = all(authorize(operation, names, identity=identity, found=True) for operation in operations)
                 yield self._info(shown, node) if allowed else None
             if depth is None or level < depth:
                 inner = [(name, node, level + 1) for name, node in children if isinstance(node, Directory)]

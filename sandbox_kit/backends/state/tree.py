@@ -77,7 +77,12 @@ class Place:
     @property
     def identity(self) -> Identity:
         """Which object it is; device and inode are 0 where nothing is."""
-        return Identity(self.name, 0, 0) if self.node is None else Identity(self.name, _DEVICE, self.node.inode)
+        return identity_of(self.name, self.node)
+
+
+def identity_of(name: str, node: Node | None) -> Identity:
+    """Return the identity of what has a real name; None for nothing."""
+    return Identity(name, 0, 0) if node is None else Identity(name, _DEVICE, node.inode)
 
 
 class Tree:

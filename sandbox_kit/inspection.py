@@ -1,0 +1,124 @@
+"""What a command line says it will touch, held to the rules before the command runs.
+
+This catches mistakes. It is no boundary: a command can name a file in ways that no reader of its
+text can foresee, and only the kernel holds against that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+
+from sandbox_kit.errors import PathError, PathEscapeError, PermissionDeniedError
+from sandbox_kit.judge import Judge
+from sandbox_kit.paths import join, normalise
+from sandbox_kit.primitives import FilePrimitives, Operations, allow
+from sandbox_kit.rules.commands import HOME, CommandLine, PathClaim
+from sandbox_kit.rules.shellglob import compile_shell_glob
+from sandbox_kit.types import FileInfo
+
+__all__ = ["inspect"]
+
+_READ: Operations = ("read",)
+_BOTH: Operations = ("read", "write")
+_WRITE: Operations = ("write",)
+_STREAMS = frozenset(
+    f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "stdin", "stdout", "stderr", "tty")
+)
+_MOST_NAMES = 10_000
+_WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+def inspect(files: FilePrimitives, line: CommandLine, cwd: str, home: str, judge: Judge, *, confined: bool) -> None:
+    """Ask *judge* for every path that *line* names.
+
+    Args:
+        files: whose file system the command will see.
+        line: the command, split.
+        cwd: where it starts: absolute, as typed.
+        home: what ``~`` stands for: absolute.
+        confined: the kernel holds what the command itself does; only redirections count as writes.
+
+    Raises:
+        PermissionDeniedError: a rule refuses a path, or the line names too many to look at.
+    """
+    seen: set[tuple[str, bool, bool]] = set()
+    if line.overflow:
+        raise _too_many(line)
+    for claim in line.claims:
+        writes = claim.write and (claim.redirection or not confined)
+        for path in _paths(files, claim, cwd, home):
+            key = path, writes, claim.redirection
+            if path in _STREAMS or key in seen:
+                continue
+            if len(seen) >= _MOST_NAMES:
+                raise _too_many(line)
+            seen.add(key)
+            _ask(files, path, _operations(claim, writes), judge, claim.redirection)
+
+
+def _too_many(line: CommandLine) -> PermissionDeniedError:
+    return PermissionDeniedError("execute", line.line, message="the command names too many files to check")
+
+
+def _operations(claim: PathClaim, writes: bool) -> Operations:
+    if not writes:
+        return _READ
+    return _WRITE if claim.redirection else _BOTH
+
+
+def _ask(files: FilePrimitives, path: str, operations: Operations, judge: Judge, redirection: bool) -> None:
+    authorize = judge.redirected if redirection else judge.mentioned
+    try:
+        files._resolve((path,), operations=operations, authorize=authorize)
+    except PermissionDeniedError:
+        raise
+    except (PathError, PathEscapeError):
+        return
+
+
+def _paths(files: FilePrimitives, claim: PathClaim, cwd: str, home: str) -> Iterator[str]:
+    path = _at_home(claim.path, home)
+    for base in claim.bases:
+        whole = path if path.startswith("/") else join(normalise(_at_home(base, home), cwd), path)
+        if claim.pattern:
+            yield from _expand(files, whole)
+        else:
+            yield whole
+
+
+def _at_home(path: str, home: str) -> str:
+    return home + path[len(HOME) :] if path == HOME or path.startswith(HOME + "/") else path
+
+
+def _expand(files: FilePrimitives, pattern: str) -> Iterator[str]:
+    """Yield what the shell would put in the place of an absolute *pattern*, or the text itself."""
+    found = [""]
+    for part in pattern.split("/"):
+        if not part:
+            continue
+        if _WILD.search(part):
+            found = [join(path, name) for path in found for name in _children(files, path or "/", part)]
+        else:
+            literal = _ESCAPED.sub(r"\1", part)
+            found = [f"{path}/{literal}" for path in found]
+    yield from found or [_ESCAPED.sub(r"\1", pattern)]
+
+
+def _children(files: FilePrimitives, directory: str, pattern: str) -> Iterator[str]:
+    compiled = compile_shell_glob(pattern)
+    try:
+        entries = files._scandir(directory, operations=("ls",), authorize=allow)
+    except (PathError, PathEscapeError):
+        return
+    with closing(entries):
+        for entry in entries:
+            if isinstance(entry, FileInfo) and compiled.fullmatch(entry.name) and _shows(pattern, entry.name):
+                yield entry.name
+
+
+def _shows(pattern: str, name: str) -> bool:
+    """Whether the shell lets *pattern* stand for *name*: a leading dot has to be written."""
+    return not name.startswith(".") or pattern.startswith((".", "\\."))

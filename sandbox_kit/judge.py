@@ -1,0 +1,262 @@
+"""One guarded call: what the rules say of each name, and the one question put to a person.
+
+A judge answers a primitive's questions. A deny ends the call at once. An "ask" waits until the
+primitive has named everything: then the call is given up, every lock and descriptor with it,
+the person is asked, and the call is made again. What was approved is remembered by operation,
+names and identity, so that another object by the same name is asked for anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+from sandbox_kit.errors import (
+    ApprovalRequiredError,
+    PermissionDeniedError,
+    SandboxConflictError,
+    SandboxError,
+    printable,
+)
+from sandbox_kit.primitives import Authorize
+from sandbox_kit.rules.checker import PermissionChecker
+from sandbox_kit.rules.commands import CommandLine
+from sandbox_kit.types import Identity, Operation, Verdict
+
+__all__ = ["Approvals", "Ask", "Judge", "judged"]
+
+Ask = Callable[[str, str, str], bool]
+"""``ask(operation, target, reason)``: only True approves."""
+
+_Key = tuple[str, tuple[str, ...], Identity | None]
+_T = TypeVar("_T")
+_ATTEMPTS = 5
+_REMEMBERED = 100_000
+
+
+class Approvals:
+    """Whom a guard asks, and what was approved so far.
+
+    Args:
+        ask: None when there is nobody.
+        fallback: with nobody to ask, ``"error"`` says that approval is needed, ``"deny"`` just refuses.
+    """
+
+    def __init__(self, ask: Ask | None, fallback: Literal["error", "deny"]) -> None:
+        self.ask = ask
+        self.fallback = fallback
+        self._granted: dict[_Key, None] = {}
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> tuple[Ask | None, Literal["error", "deny"]]:
+        return self.ask, self.fallback
+
+    def __setstate__(self, state: tuple[Ask | None, Literal["error", "deny"]]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def knows(self, key: _Key) -> bool:
+        """Whether *key* was approved before."""
+        return key in self._granted
+
+    def grant(self, keys: list[_Key]) -> None:
+        """Remember *keys*, for each of their names too; the oldest are forgotten past a great many."""
+        with self._lock:
+            for operation, names, identity in keys:
+                self._granted[operation, names, identity] = None
+                self._granted.update(((operation, (name,), identity), None) for name in names)
+            while len(self._granted) > _REMEMBERED:
+                del self._granted[next(iter(self._granted))]
+
+    def request(self, target: str, verdicts: list[Verdict]) -> None:
+        """Return when a person approves.
+
+        Raises:
+            ApprovalRequiredError: there is nobody to ask.
+            PermissionDeniedError: the person, or the fallback, says no.
+        """
+        operation, rule = verdicts[0].operation, verdicts[0].rule
+        reason = "; ".join(dict.fromkeys(f"{each.operation}: {each.rule or 'by default'}" for each in verdicts))
+        if self.ask is not None:
+            if self.ask(operation, target, reason) is not True:
+                said = f"{operation} {printable(target)}: not approved ({reason})"
+                raise PermissionDeniedError(operation, target, rule, said)
+        elif self.fallback == "error":
+            said = f"{operation} {printable(target)}: needs approval ({reason})"
+            raise ApprovalRequiredError(operation, target, rule, said)
+        else:
+            raise PermissionDeniedError(operation, target, rule)
+
+
+class _Pending(BaseException):
+    """Everything is named and something needs approval: the call is to be given up."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__()
+        self.judge = judge
+
+
+class Judge:
+    """Answers the questions of one call: an :class:`~sandbox_kit.primitives.Authorize`.
+
+    Args:
+        checker: the rules.
+        approvals: whom to ask.
+        outer: who else must agree: another guard, or nobody.
+        target: what the caller named.
+        command: for ``"execute"``: the command, split.
+        unconfined: count every command as "ask".
+    """
+
+    def __init__(
+        self,
+        checker: PermissionChecker,
+        approvals: Approvals,
+        outer: Authorize,
+        target: str,
+        command: CommandLine | None = None,
+        unconfined: bool = False,
+    ) -> None:
+        self._checker = checker
+        self._approvals = approvals
+        self._outer = outer
+        self._target = target
+        self._command = command
+        self._unconfined = unconfined
+        self._unknown: dict[tuple[str, tuple[str, ...]], Verdict] = {}
+        self._asked: dict[_Key, Verdict] = {}
+        self._granted: set[_Key] = set()
+        self._covered: set[tuple[str, str | None]] = set()
+        self._gathering = False
+
+    def __call__(
+        self,
+        operation: Operation,
+        names: tuple[str, ...],
+        *,
+        identity: Identity | None = None,
+        found: bool = False,
+        hop: bool = False,
+    ) -> bool:
+        verdict = self._verdict(operation, names, hop)
+        if verdict is not None and verdict.action != "allow":
+            if verdict.action == "deny":
+                return self._refuse(verdict, found)
+            if found:
+                return self._covers(verdict, names, identity) and self._outer(
+                    operation, names, identity=identity, found=True, hop=hop
+                )
+            self._unknown[operation, names] = verdict
+        if not self._outer(operation, names, identity=identity, found=found, hop=hop):
+            return False
+        if identity is not None and not found:
+            self._settle(identity)
+        return True
+
+    def gather(self, act: Callable[[Authorize], _T]) -> _T:
+        """Return what *act* does, with whatever needs approval asked for after it, not amidst."""
+        self._gathering = True
+        result = act(self)
+        self._gathering = False
+        if self.pending():
+            raise _Pending(self)
+        return result
+
+    def _covers(self, verdict: Verdict, names: tuple[str, ...], identity: Identity | None) -> bool:
+        """Whether an approval in this call, by the same rule, is good for an entry that was met."""
+        if (verdict.operation, verdict.rule) not in self._covered:
+            return False
+        if identity is not None:
+            self._approvals.grant([(verdict.operation, names, identity)])
+        return True
+
+    def mentioned(
+        self,
+        operation: Operation,
+        names: tuple[str, ...],
+        *,
+        identity: Identity | None = None,
+        found: bool = False,
+        hop: bool = False,
+    ) -> bool:
+        """Answer for a path that a command mentions: held to rules, not to defaults; no call ends here."""
+        return self(operation, names, hop=True)
+
+    def redirected(
+        self,
+        operation: Operation,
+        names: tuple[str, ...],
+        *,
+        identity: Identity | None = None,
+        found: bool = False,
+        hop: bool = False,
+    ) -> bool:
+        """Answer for a path that a command line redirects to or from; no call ends here."""
+        return self(operation, names, hop=hop)
+
+    def _verdict(self, operation: Operation, names: tuple[str, ...], hop: bool) -> Verdict | None:
+        if operation == "execute" and self._command is not None:
+            return self._command_verdict(self._command)
+        if hop:
+            return self._checker.rules_only(operation, *names)
+        return self._checker.verdict(operation, *names)
+
+    def _command_verdict(self, command: CommandLine) -> Verdict:
+        simple = None if command.commands is None else [each.texts for each in command.commands]
+        verdict = self._checker.command_verdict(command.line, simple, [each.texts for each in command.candidates])
+        if self._unconfined and verdict.action == "allow":
+            return Verdict("ask", "execute", "commands cannot be confined here", command.line)
+        return verdict
+
+    def _refuse(self, verdict: Verdict, found: bool) -> bool:
+        if found:
+            return False
+        raise PermissionDeniedError(verdict.operation, self._target, verdict.rule)
+
+    def _settle(self, identity: Identity) -> None:
+        """Take *identity* for that of every name asked for since the last one."""
+        self._asked.update({(*asked, identity): verdict for asked, verdict in self._unknown.items()})
+        self._unknown.clear()
+        if not self._gathering and self.pending():
+            raise _Pending(self)
+        self._covered.update((verdict.operation, verdict.rule) for verdict in self._asked.values())
+
+    def pending(self) -> dict[_Key, Verdict]:
+        """Return what was asked for in this attempt and nobody approved."""
+        unknown: dict[_Key, Verdict] = {(*asked, None): verdict for asked, verdict in self._unknown.items()}
+        return {
+            key: verdict
+            for key, verdict in (self._asked | unknown).items()
+            if key not in self._granted and not self._approvals.knows(key)
+        }
+
+    def request(self) -> None:
+        """Ask for all that is pending, and make ready for another attempt."""
+        pending = self.pending()
+        self._approvals.request(self._target, list(pending.values()))
+        self._granted.update(pending)
+        self._approvals.grant([key for key in pending if key[2] is not None])
+        self._asked.clear()
+        self._unknown.clear()
+
+
+def judged(judge: Judge, act: Callable[[Authorize], _T]) -> _T:
+    """Return what *act* does with *judge*, asking a person in between where rules say so.
+
+    Raises:
+        PermissionDeniedError: a rule, or the person, refuses.
+        SandboxConflictError: the target became another one each time that it was approved.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return act(judge)
+        except _Pending as pending:
+            if pending.judge is not judge:
+                raise
+        except PermissionDeniedError:
+            raise
+        except SandboxError:
+            if not judge.pending():
+                raise
+        judge.request()
+    raise SandboxConflictError("the target became another one each time that it was approved")

@@ -1,0 +1,198 @@
+"""Rules that say "ask": one question a call, put when everything is known, and only True allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sandbox_kit.backends.local import LocalBackend
+from sandbox_kit.backends.state import StateBackend
+from sandbox_kit.contract import Backend
+from sandbox_kit.errors import ApprovalRequiredError, PathNotFoundError, PermissionDeniedError, SandboxConflictError
+from sandbox_kit.guard import guarding
+from sandbox_kit.rules.ruleset import OperationPermissions, PermissionRule, PermissionRuleset
+
+ASK = PermissionRuleset("ask")
+
+
+class Person:
+    """Answers every question alike, and keeps them."""
+
+    def __init__(self, answer: object = True, also: Callable[[], None] = lambda: None) -> None:
+        self.answer = answer
+        self.also = also
+        self.questions: list[tuple[str, str, str]] = []
+
+    def __call__(self, operation: str, target: str, reason: str) -> bool:
+        self.questions.append((operation, target, reason))
+        self.also()
+        return self.answer  # type: ignore[return-value]
+
+
+@pytest.fixture(params=["memory", "disk"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    chosen: Backend = StateBackend() if request.param == "memory" else LocalBackend(tmp_path)
+    for name in ("x", "y", "tree/a", "tree/b.pem"):
+        chosen.write(name, name)
+    return chosen
+
+
+@pytest.mark.parametrize("answer", [False, None, 1, "yes"])
+def test_anything_but_true_refuses(backend: Backend, answer: object) -> None:
+    with pytest.raises(PermissionDeniedError, match="not approved"):
+        guarding(backend, ASK, ask=Person(answer)).write("x", "new")
+    assert backend.read("x") == "x"
+
+
+def test_nobody_to_ask_is_an_error_at_once(backend: Backend) -> None:
+    with pytest.raises(ApprovalRequiredError):
+        guarding(backend, ASK).read("x")
+
+
+def test_the_fallback_can_plainly_refuse(backend: Backend) -> None:
+    with pytest.raises(PermissionDeniedError) as refused:
+        guarding(backend, ASK, ask_fallback="deny").read("x")
+    assert not isinstance(refused.value, ApprovalRequiredError)
+
+
+def test_what_the_person_raises_passes_through_and_nothing_happened(backend: Backend) -> None:
+    def interrupt(*_: str) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        guarding(backend, ASK, ask=interrupt).write("x", "new")
+    assert backend.read("x") == "x"
+
+
+def test_an_approval_is_remembered_for_that_object_alone(backend: Backend) -> None:
+    person = Person()
+    guarded = guarding(backend, ASK, ask=person)
+    guarded.read("x")
+    guarded.read("x")
+    guarded.read("y")
+    backend.move("x", "old")
+    backend.write("x", "another object")
+    guarded.read("x")
+    assert [target for _, target, _ in person.questions] == ["x", "y", "x"]
+
+
+def test_an_approval_is_the_guards_own(backend: Backend) -> None:
+    first, second = Person(), Person()
+    guarding(backend, ASK, ask=first).read("x")
+    guarding(backend, ASK, ask=second).read("x")
+    assert len(first.questions) == len(second.questions) == 1
+
+
+def test_one_question_names_every_rule_that_asks(backend: Backend) -> None:
+    person = Person()
+    rules = PermissionRuleset(
+        "allow",
+        edit=OperationPermissions(rules=(PermissionRule("x", "ask"),)),
+        write=OperationPermissions(default="ask"),
+    )
+    guarding(backend, rules, ask=person).edit("x", "x", "z")
+    assert len(person.questions) == 1
+    assert "ask x" in person.questions[0][2]
+    assert "write" in person.questions[0][2]
+
+
+def test_a_denial_ends_the_call_without_a_question(backend: Backend) -> None:
+    person = Person()
+    rules = PermissionRuleset("ask", rules=[PermissionRule("*.pem", "deny")])
+    with pytest.raises(PermissionDeniedError):
+        guarding(backend, rules, ask=person).remove("tree", recursive=True)
+    with pytest.raises(PermissionDeniedError):
+        guarding(backend, rules, ask=person).move("tree", "moved")
+    assert person.questions == []
+    assert backend.read("tree/b.pem") == "tree/b.pem"
+
+
+def test_a_tree_is_asked_for_once(backend: Backend, tmp_path: Path) -> None:
+    acts: list[Callable[[Backend], object]] = [
+        lambda guarded: guarded.move("tree", "moved"),
+        lambda guarded: guarded.remove("moved", recursive=True),
+        lambda guarded: guarded.ls(),
+    ]
+    for act in acts:
+        person = Person()
+        act(guarding(backend, ASK, ask=person))
+        assert len(person.questions) == 1
+
+
+def test_an_approved_listing_leaves_out_what_another_rule_asks_for(backend: Backend) -> None:
+    rules = PermissionRuleset("ask", rules=[PermissionRule("*.pem", "ask")])
+    guarded = guarding(backend, rules, ask=Person())
+    assert [entry.name for entry in guarded.ls("tree")] == ["a"]
+
+
+def test_a_missing_file_is_asked_for_before_it_is_said_to_be_missing(backend: Backend) -> None:
+    with pytest.raises(ApprovalRequiredError):
+        guarding(backend, ASK).read("missing")
+    with pytest.raises(PathNotFoundError):
+        guarding(backend, ASK, ask=Person()).read("missing")
+
+
+def test_a_target_that_changes_while_the_person_thinks_is_asked_for_again(tmp_path: Path) -> None:
+    backend = LocalBackend(tmp_path)
+    backend.write("x", "first")
+    names = iter(range(2))
+
+    def replace() -> None:
+        if (number := next(names, None)) is not None:
+            backend.move("x", f"old{number}")
+            backend.write("x", f"version {number}")
+
+    person = Person(also=replace)
+    assert guarding(backend, ASK, ask=person).read("x") == "version 1"
+    assert len(person.questions) == 3
+
+
+def test_a_target_that_never_stays_the_same_is_given_up(tmp_path: Path) -> None:
+    backend = LocalBackend(tmp_path)
+    backend.write("x", "first")
+    names = iter(range(100))
+
+    def replace() -> None:
+        backend.move("x", f"old{next(names)}")
+        backend.write("x", "another")
+
+    with pytest.raises(SandboxConflictError):
+        guarding(backend, ASK, ask=Person(also=replace)).read("x")
+
+
+def test_the_backend_can_be_used_while_the_person_thinks(backend: Backend) -> None:
+    person = Person(also=lambda: backend.write("log", "asked"))
+    assert guarding(backend, ASK, ask=person).read("x") == "x"
+    assert backend.read("log") == "asked"
+
+
+def test_a_search_of_an_approved_tree_asks_nobody_while_it_runs(backend: Backend) -> None:
+    person = Person()
+    found = guarding(backend, ASK, ask=person).grep("tree")
+    asked = len(person.questions)
+    assert {match.path for match in found} == {"tree/a", "tree/b.pem"}
+    assert (asked, len(person.questions)) == (1, 1)
+
+
+def test_an_upload_is_asked_for_once(backend: Backend, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep").mkdir(parents=True)
+    for name in ("one", "two", "deep/three"):
+        (source / name).write_text(name)
+    person = Person()
+    guarding(backend, ASK, ask=person).upload(source, "copy/here")
+    assert len(person.questions) == 1
+    assert backend.read("copy/here/deep/three") == "deep/three"
+
+
+def test_a_download_and_an_export_are_asked_for_once(backend: Backend, tmp_path: Path) -> None:
+    person = Person()
+    guarded = guarding(backend, ASK, ask=person)
+    guarded.download("tree", tmp_path / "copied")
+    assert (tmp_path / "copied" / "b.pem").read_text() == "tree/b.pem"
+    with guarded.export("tree") as archive:
+        assert b"tree/a" in archive.read()
+    guarded.download("x", tmp_path / "single")
+    assert [target for _, target, _ in person.questions] == ["tree", "x"]
