@@ -1,0 +1,71 @@
+"""The entry point: parse, act, and turn whatever happens into an exit code and one line of text."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+
+from sandbox_kit.cli.exits import ExitCode, exit_code
+from sandbox_kit.cli.options import parse
+from sandbox_kit.cli.screen import Screen, complain
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments; None for those of the process.
+
+    Returns:
+        The exit code. No error passes through.
+    """
+    if sys.stdout is None or sys.stderr is None:
+        return ExitCode.FAILED
+    try:
+        args = parse(sys.argv[1:] if argv is None else argv)
+        return _action(args.command)(args, Screen(sys.stdout))
+    except BrokenPipeError:
+        return ExitCode.BROKEN_PIPE
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        complain(str(error) or type(error).__name__)
+        return exit_code(error)
+    finally:
+        _empty_buffer()
+
+
+def _empty_buffer() -> None:
+    """Keep output that cannot be written from failing again when the interpreter ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _action(command: str) -> Callable[[Namespace, Screen], int]:
+    """Return what carries *command* out; only what that needs is imported."""
+    if command == "run":
+        from sandbox_kit.cli.running import run as action
+    elif command == "ls":
+        from sandbox_kit.cli.files import ls as action
+    elif command == "cat":
+        from sandbox_kit.cli.files import cat as action
+    elif command == "grep":
+        from sandbox_kit.cli.search import grep as action
+    elif command == "check":
+        from sandbox_kit.cli.verdicts import check as action
+    elif command == "validate":
+        from sandbox_kit.cli.rulesets import validate as action
+    elif command == "show":
+        from sandbox_kit.cli.rulesets import show as action
+    else:
+        from sandbox_kit.cli.doctor import doctor as action
+    return action
