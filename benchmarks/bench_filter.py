@@ -153,24 +153,35 @@ def scanned(dialect: Dialect, root: Path) -> int:
     return count
 
 
-def whole_searches(root: Path) -> None:
+def chosen_words(root: Path) -> dict[str, int]:
+    """Return words that occur in about as many lines of the tree as is wanted, each with that number."""
     counts = {word: scanned(parse(word), root) for word in WORDS}
-    for wanted in WANTED_HITS:
-        word = min(counts, key=lambda word: abs(counts[word] - wanted))
+    chosen = [min(counts, key=lambda word: abs(counts[word] - wanted)) for wanted in WANTED_HITS]
+    return {word: counts[word] for word in chosen}
+
+
+def plain_ripgrep(word: str) -> list[str]:
+    return ["rg", "-uu", "--text", "--line-number", "--with-filename", "--no-heading", "-e", word, "."]
+
+
+def plain_grep(word: str) -> list[str]:
+    return ["grep", "-rna", "-e", word, "."]
+
+
+def whole_searches(root: Path) -> None:
+    for word, count in chosen_words(root).items():
         dialect = parse(word)
         rg = ["rg", *ripgrep_options(dialect), "."]
         grep = ["grep", *grep_options(dialect), "."]
-        plain_rg = ["rg", "-uu", "--text", "--line-number", "--with-filename", "--no-heading", "-e", word, "."]
-        plain_grep = ["grep", "-rna", "-e", word, "."]
         raw_rg, ours_rg, raw_grep, ours_grep, scan = median_ms(
-            lambda plain_rg=plain_rg: read_raw(plain_rg, root),  # type: ignore[misc]
+            lambda word=word: read_raw(plain_ripgrep(word), root),  # type: ignore[misc]
             lambda rg=rg: filtered(rg, root),  # type: ignore[misc]
-            lambda plain_grep=plain_grep: read_raw(plain_grep, root),  # type: ignore[misc]
+            lambda word=word: read_raw(plain_grep(word), root),  # type: ignore[misc]
             lambda grep=grep: filtered(grep, root),  # type: ignore[misc]
             lambda dialect=dialect: scanned(dialect, root),  # type: ignore[misc]
         )
         print(
-            f"{counts[word]:6} hits of {word!r}: rg {raw_rg:.0f} ms, to records {ours_rg:.0f} ({ours_rg / raw_rg:.2f}x)"
+            f"{count:6} hits of {word!r}: rg {raw_rg:.0f} ms, to records {ours_rg:.0f} ({ours_rg / raw_rg:.2f}x)"
             f"; grep {raw_grep:.0f} ms, to records {ours_grep:.0f} ({ours_grep / raw_grep:.2f}x)"
             f"; own scan {scan:.0f} ({scan / raw_grep:.2f}x grep)"
         )

@@ -35,6 +35,7 @@ __all__ = ["Tree", "command", "search"]
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _CHUNK = 2**18
+_PIPE = 2**20
 _WHOLE = 4 * 2**20
 _PARTS = (2**20, 2**23, 2**26)
 _SILENCE = 600.0
@@ -53,6 +54,10 @@ class Tree:
     directory: Descriptor
     typed: str
     real: str
+
+    def typed_name(self, name: bytes) -> str:
+        """Return a name as the program prints it, as one that the caller could type: absolute."""
+        return join(self.typed, os.fsdecode(name.removeprefix(b"./")))
 
 
 @functools.cache
@@ -95,21 +100,13 @@ def search(
     """
     judged = _Judged(query, tree, operations, authorize)
     found = GrepFilter(judged, context=query.context)
-    shown = functools.lru_cache(maxsize=1)(lambda name: display(judged.typed(name), root.name))
     proof = _Proof(root, tree, query.context, report.skipped)
-
-    def confirmed(hits: list[Hit]) -> Iterator[GrepMatch]:
-        for hit in hits:
-            name = shown(hit.name)
-            if (sure := proof.confirm(hit, name)) is not None:
-                yield sure.to_match(name)
-
     with tree.directory:
         with _Running(argv, tree.directory.fd) as running:
             for chunk in running.output():
-                yield from confirmed(found.feed(chunk))
+                yield from proof.matches(found.feed(chunk))
             whole = running.ended_well()
-        yield from confirmed(found.close())
+        yield from proof.matches(found.close())
         if not whole:
             report.skipped += _unsearched(root, tree, judged)
 
@@ -138,11 +135,8 @@ class _Judged:
         self._operations = operations
         self._authorize = None if authorize is allow else authorize
 
-    def typed(self, name: bytes) -> str:
-        return join(self._tree.typed, os.fsdecode(name.removeprefix(b"./")))
-
     def __call__(self, name: bytes) -> bool:
-        typed = self.typed(name)
+        typed = self._tree.typed_name(name)
         if not wanted(self._query, typed, self._tree.typed):
             return False
         if self._authorize is None:
@@ -161,30 +155,56 @@ class _Proof:
         self._context = context
         self._skipped = skipped
         self._name: bytes | None = None
+        self._shown = ""
         self._file: Descriptor | None = None
         self._part = b""
         self._base = 0
         self._ends = True
 
-    def confirm(self, hit: Hit, shown: str) -> Hit | None:
-        if hit.name != self._name:
-            self._open(hit.name)
+    def matches(self, hits: list[Hit]) -> list[GrepMatch]:
+        """Return what is borne out of *hits*.
+
+        A line of a small file that stands there as it was printed, and no more, needs no closer look.
+        """
+        sure: list[GrepMatch] = []
+        for hit in hits:
+            if hit[0] != self._name:
+                self._open(hit[0])
+            number, offset, line = hit[1:4]
+            data, end = self._part, offset + len(line)
+            if (
+                data[offset:end] == line
+                and data[end : end + 1] == b"\n"
+                and (data[offset - 1 : offset] == b"\n" or not offset)
+                and self._is_plain(hit)
+            ):
+                sure.append(GrepMatch(self._shown, number, line.decode("utf-8", "replace")))
+            elif (confirmed := self._confirm(hit)) is not None:
+                sure.append(confirmed.to_match(self._shown))
+        return sure
+
+    def _is_plain(self, hit: Hit) -> bool:
+        return self._file is None and not self._context and not hit.binary
+
+    def _confirm(self, hit: Hit) -> Hit | None:
         if self._file is not None and not self._covers(hit.offset) and not self._read_around(hit.offset):
-            self._skipped.append(Skipped(shown, "a line is too long to be searched"))
+            self._skipped.append(Skipped(self._shown, "a line is too long to be searched"))
             return None
         return confirm(hit, self._part, base=self._base, context=self._context)
 
     def _open(self, name: bytes) -> None:
         """Take up a file: a small one whole; nothing of one that is not there under that name any more."""
         self._name, self._file, self._part, self._base = name, None, b"", 0
+        self._shown = display(self._tree.typed_name(name), self._root.name)
         file = opened(self._root, self._tree, os.fsdecode(name))
         if file is None:
             return
-        if os.fstat(file.fd).st_size <= _WHOLE:
-            with file:
-                self._part = os.read(file.fd, _WHOLE)
-        else:
+        size = os.fstat(file.fd).st_size
+        if size > _WHOLE:
             self._file = file
+            return
+        with file:
+            self._part = os.read(file.fd, size + 1)
 
     def _covers(self, offset: int) -> bool:
         """Whether the line at *offset* and its context are in the part at hand."""
@@ -237,6 +257,7 @@ class _Running:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            pipesize=_PIPE,
         )
 
     def __enter__(self) -> _Running:
