@@ -11,9 +11,11 @@ from sandbox_kit.arguments import check_count
 from sandbox_kit.errors import (
     LimitExceededError,
     PathError,
+    PathEscapeError,
     PathNotDirectoryError,
     PathNotFoundError,
     PermissionDeniedError,
+    SandboxConflictError,
     SandboxError,
 )
 from sandbox_kit.paths import display, normalise, relative
@@ -190,7 +192,7 @@ class _Search:
         """Search a file met in the walk: what went, or was refused, since then is left out."""
         try:
             yield from self.file(path, name)
-        except (PathNotFoundError, PermissionDeniedError):
+        except (PathNotFoundError, PathEscapeError, PermissionDeniedError, SandboxConflictError):
             return
         except (PathError, LimitExceededError) as error:
             self._report.skipped.append(Skipped(path, _reason(error)))

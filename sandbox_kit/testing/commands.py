@@ -171,7 +171,7 @@ class CommandConformance(SandboxTests):
             assert sandbox.execute("id -u", user=0, check=True).stdout == "0\n"
         else:
             with pytest.raises(UnsupportedError):
-                sandbox.execute("touch ran", user="nobody")
+                sandbox.execute("touch ran", user="no-such-user-anywhere")
             assert sandbox.ls() == []
 
 
