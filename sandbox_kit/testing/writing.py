@@ -116,7 +116,9 @@ class WritingConformance(Conformance):
             backend.write("missing/../f", "x")
         assert snapshot(backend) == {}
 
-    @pytest.mark.parametrize("content", [None, 1, ["x"], io.StringIO("text"), "\ud800"], ids=repr)
+    @pytest.mark.parametrize(
+        "content", [None, 1, ["x"], io.StringIO("text"), "\ud800"], ids=["None", "1", "list", "text file", "surrogate"]
+    )
     def test_other_content_is_refused_and_nothing_changes(self, backend: Backend, content: Any) -> None:
         backend.write("f", "kept")
         for path in ("f", "new/file"):

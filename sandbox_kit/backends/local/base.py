@@ -1,0 +1,186 @@
+"""What confined commands see of the host, beside the workspace: the base system, this Python, what is exposed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from attrs import frozen
+
+from sandbox_kit.errors import InvalidArgumentError, PathEscapeError, PathNotFoundError, UnsupportedError, printable
+
+__all__ = [
+    "Tree",
+    "essential_files",
+    "is_within",
+    "make_room",
+    "own_code",
+    "system_arguments",
+    "visible_trees",
+    "without_hidden",
+]
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_MADE = ("/etc", "/proc", "/dev", "/tmp")
+_MAX_LINKS = 40
+
+
+@frozen
+class Tree:
+    """A part of the host that commands see, read-only.
+
+    Attributes:
+        name: where they see it.
+        source: its real name on the host.
+    """
+
+    name: str
+    source: str
+
+
+def is_within(name: str, directory: str) -> bool:
+    """Whether the absolute *name* is *directory* or lies beneath it."""
+    return name == directory or name.startswith(directory.rstrip("/") + "/")
+
+
+@cache
+def system_arguments() -> tuple[str, ...]:
+    """Options that show the base system: directories read-only, links as links."""
+    arguments: list[str] = []
+    for name in _SYSTEM:
+        if os.path.islink(name):
+            arguments += ("--symlink", os.readlink(name), name)
+        elif os.path.isdir(name):
+            arguments += ("--ro-bind", name, name)
+    return tuple(arguments)
+
+
+def visible_trees(expose: Iterable[str | os.PathLike[str]], work_dir: str) -> list[Tree]:
+    """This Python's prefixes and the host paths that the caller exposes, links resolved now.
+
+    Each is seen under its real name and, where nothing else is there, under the given one;
+    what the base system or the workspace holds already is left out.
+
+    Raises:
+        InvalidArgumentError: a path is the whole host, or would cover what is made for commands.
+        PathNotFoundError: nothing has that name.
+        PathEscapeError: it lies in the workspace, or a link leads through it: commands could redirect it.
+    """
+    given = _prefixes(work_dir) | {name: _resolve(name, work_dir) for name in map(_checked, expose)}
+    places = (*_SYSTEM, work_dir)
+    real = {source: source for source in given.values() if not any(is_within(source, place) for place in places)}
+    taken = (*places, "/etc", *real)
+    aliases = {name: source for name, source in given.items() if not any(is_within(name, place) for place in taken)}
+    return [Tree(name, source) for name, source in sorted((real | aliases).items())]
+
+
+def _prefixes(work_dir: str) -> dict[str, str]:
+    names = {os.path.normpath(name) for name in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)}
+    found = {name: os.path.realpath(name) for name in names if os.path.isdir(name)}
+    return {name: source for name, source in found.items() if source != "/" and not is_within(source, work_dir)}
+
+
+def own_code(work_dir: str) -> list[str]:
+    """Directories beneath *work_dir* that this process runs code from: commands must not change them."""
+    prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
+    names = {os.path.realpath(name) for name in (*prefixes, Path(__file__).parents[2])}
+    return sorted(name for name in names if name != work_dir and is_within(name, work_dir) and os.path.isdir(name))
+
+
+def _checked(path: str | os.PathLike[str]) -> str:
+    name = os.path.abspath(os.fspath(path))
+    if name in ("/", *_MADE) or any(is_within(name, place) for place in ("/proc", "/dev")):
+        raise InvalidArgumentError(f"expose: {printable(name)} cannot be shown to commands")
+    return name
+
+
+def _resolve(path: str, work_dir: str) -> str:
+    """The real name of *path*, none of whose links lies in *work_dir*."""
+    links = 0
+    done = "/"
+    rest = path.split("/")[::-1]
+    while rest:
+        part = rest.pop()
+        if part in ("", "."):
+            continue
+        name = os.path.dirname(done) if part == ".." else os.path.join(done, part)
+        if is_within(name, work_dir):
+            raise PathEscapeError(path, "is exposed through the workspace, where commands could redirect it")
+        try:
+            target = os.readlink(name)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise PathNotFoundError(path) from error
+            done = name
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            raise PathNotFoundError(path, "too many links")
+        rest += target.split("/")[::-1]
+        done = "/" if target.startswith("/") else done
+    return done
+
+
+@cache
+def essential_files() -> tuple[str, ...]:
+    """Real names of the shell, the program loader and the C library."""
+    names = {os.path.realpath("/bin/sh")}
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            name = line.rstrip("\n").partition("/")[2]
+            if re.match(r"(ld|libc)\b", os.path.basename(name)):
+                names.add(os.path.realpath("/" + name))
+    return tuple(sorted(names))
+
+
+def without_hidden(
+    trees: Sequence[Tree], outside: Iterable[str], work_dir: str, etc: str
+) -> tuple[list[Tree], list[tuple[str, bool]]]:
+    """Take away what a rule hides outside the workspace.
+
+    Args:
+        outside: absolute names to hide.
+        etc: the made /etc, on the host.
+
+    Returns:
+        The trees that are left, and the names to mask, parents first, each with whether it is a directory.
+
+    Raises:
+        UnsupportedError: a name holds the shell, the loader or the C library.
+    """
+    real = {given: {given, os.path.realpath(given)} for given in outside}
+    for given, names in sorted(real.items()):
+        held = [file for file in essential_files() if any(is_within(file, name) for name in names)]
+        if held:
+            raise UnsupportedError(f"a rule that hides {printable(given)} hides {held[0]}: without it no command runs")
+    names = {name for names in real.values() for name in names if not is_within(name, work_dir)}
+    left = [t for t in trees if not any(is_within(t.name, name) or is_within(t.source, name) for name in names)]
+    masked = {place: os.path.isdir(source) for name in names for place, source in _places(name, left, etc)}
+    return left, sorted(masked.items(), key=lambda item: item[0].count("/"))
+
+
+def _places(name: str, trees: Sequence[Tree], etc: str) -> Iterator[tuple[str, str]]:
+    """Where commands see the host's *name*, each place with what it is on the host, for all that exists."""
+    shown = [(tree.name, tree.source) for tree in trees]
+    shown += [(place, place) for place in (*_SYSTEM, "/proc") if not os.path.islink(place)]
+    pairs = [(place + name[len(source) :], name) for place, source in shown if is_within(name, source)]
+    if is_within(name, "/etc"):
+        pairs.append((name, etc + name[len("/etc") :]))
+    for place, source in pairs:
+        if os.path.lexists(source) and not os.path.islink(source):
+            yield place, source
+
+
+def make_room(etc: str, trees: Iterable[Tree], work_dir: str) -> None:
+    """Make a place in the made *etc* for the workspace, and for what is exposed there."""
+    for name, source in [(work_dir, work_dir), *((tree.name, tree.source) for tree in trees)]:
+        if is_within(name, "/etc") and name != "/etc":
+            place = etc + name[len("/etc") :]
+            os.makedirs(place if os.path.isdir(source) else os.path.dirname(place), exist_ok=True)
+            if not os.path.lexists(place):
+                os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o444))

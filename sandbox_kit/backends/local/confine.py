@@ -1,0 +1,235 @@
+"""Confinement of one command by bubblewrap: an ordered checklist that ends in an argument vector.
+
+The command sees the workspace under its real name, the base system, this Python and what is
+exposed read-only, a small /etc, and a /tmp, /proc and /dev of its own. It has its own
+process, IPC, host name, user and, unless asked otherwise, network namespaces, no
+capability, and no way to make another user namespace in which it would have one. What
+rules hide is covered by an empty file or directory that nobody can read; what they
+protect is mounted once more, read-only. A mount point can be neither moved nor removed.
+
+What stays open: a hard link made before, a file made later, the replacement of a symbolic link
+that is itself denied, and, with the network, the host's abstract sockets. So does what the
+host itself renames between the walk and the mounts: bubblewrap finds the places of its mounts
+by name, so no other user of the host whom one would not trust may write in the workspace. A
+pin is a mount point: moving something out of it copies.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from attrs import asdict
+
+from sandbox_kit.backends.local import base, probe
+from sandbox_kit.backends.local.etc import make_etc
+from sandbox_kit.backends.local.layout import Layout
+from sandbox_kit.backends.local.masks import Kind, Rules
+from sandbox_kit.backends.local.occupancy import Key, Place, occupy
+from sandbox_kit.backends.local.plan import plan
+from sandbox_kit.backends.local.scratch import own_directory
+from sandbox_kit.backends.local.seccomp import key_filter
+from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError
+from sandbox_kit.primitives import Masks
+from sandbox_kit.types import Limits
+
+__all__ = ["MAX_WAIT", "Prepared", "check_limits", "prepare"]
+
+MAX_WAIT = 60.0
+"""How long, in seconds, a command without a time limit waits for others in its workspace."""
+
+_LAUNCHER = {"PATH": "/usr/bin:/bin", "LANG": "C"}
+
+
+class Prepared:
+    """A command's confinement, ready to start: once, then close it when the command's tree is dead.
+
+    Attributes:
+        argv: what to put before the command's own argument vector; see :meth:`command`.
+        env: the environment to start it in. The command's own travels inside: a variable such
+            as ``LD_PRELOAD`` must not reach what stands outside of the sandbox.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.argv: list[str] = []
+        self.env: Mapping[str, str] = _LAUNCHER
+        self._place = place
+        self._own: list[int] = []
+
+    @property
+    def pass_fds(self) -> tuple[int, ...]:
+        """Descriptors that the command is to be started with, under the same numbers."""
+        return (*self._own, *self._place.fds)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """The whole argument vector; a program that is missing ends with 127, as in a shell."""
+        if argv[0] == "/bin/sh":
+            return [*self.argv, *argv]
+        return [*self.argv, "/bin/sh", "-c", 'exec "$@"', "sh", *argv]
+
+    def check_started(self, complaint: str) -> None:
+        """Tell a command that failed from one that was never started, after its end.
+
+        Args:
+            complaint: what was printed to its standard error.
+
+        Raises:
+            SandboxUnavailableError: the sandbox could not be made; says why.
+        """
+        if not self._place.status.has_run():
+            last = complaint.strip().splitlines()[-1:] or ["its launcher said nothing"]
+            raise SandboxUnavailableError(f"the command could not be confined: {last[0]}")
+
+    def own(self, fd: int) -> int:
+        """Pass *fd* on, and close it with the confinement; return it."""
+        self._own.append(fd)
+        return fd
+
+    def close(self) -> None:
+        """Close every descriptor and leave the workspace to others; closing twice is fine."""
+        while self._own:
+            os.close(self._own.pop())
+        self._place.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def prepare(
+    *,
+    root_fd: int,
+    work_dir: str,
+    masks: Sequence[Masks],
+    cwd: str,
+    env: Mapping[str, str],
+    scratch: str | None = None,
+    expose: Sequence[str | os.PathLike[str]] = (),
+    network: bool = False,
+    limits: Limits | None = None,
+    timeout: float | None = None,
+) -> Prepared:
+    """Make everything ready for one confined command.
+
+    Commands overlap if their masks compare equal, and wait for each other if not: keep the
+    objects, or give them ``==``.
+
+    Args:
+        root_fd: the workspace.
+        work_dir: its real name.
+        masks: what commands must not see or change.
+        cwd: the directory to start in; absolute.
+        env: the command's whole environment.
+        scratch: a directory of the library's own, outside the workspace; None for the user's.
+        expose: host paths to show, read-only.
+        network: whether commands share the host's network.
+        limits: ceilings; see :func:`check_limits`.
+        timeout: how long to wait for others in the workspace, in seconds; None for MAX_WAIT.
+
+    Raises:
+        UnsupportedError: this machine, or the number of masks, does not allow it.
+        InvalidArgumentError: a path cannot be exposed, a name or value in *env* holds a NUL.
+        PolicyError: the workspace changed while the masks were made.
+        SandboxTimeoutError: another command lives in the workspace all the time.
+        PathError: an exposed path is missing, or leads through the workspace.
+    """
+    _refuse_place(work_dir)
+    check_limits(limits)
+    scratch = os.path.realpath(scratch) if scratch is not None else own_directory()
+    trees = base.visible_trees(expose, work_dir)
+    rules = Rules(masks)
+    terms = (rules.masks, tuple(trees), network, limits) if masks else None
+    place = occupy(_key(root_fd), terms, MAX_WAIT if timeout is None else timeout)
+    prepared = Prepared(place)
+    try:
+        if place.namespaces is not None:
+            variables, calls = prepared.own(_lines(_assignments(env))), prepared.own(_memory(key_filter() or b""))
+            prepared.argv = place.namespaces.argv(variables, calls, place.status.write, cwd)
+            prepared.env = _LAUNCHER | {name: os.environ[name] for name in {"LD_LIBRARY_PATH"} & os.environ.keys()}
+            return prepared
+        etc = make_etc(scratch, network=network)
+        trees, hidden = base.without_hidden(trees, rules.outside(), work_dir, etc)
+        base.make_room(etc, trees, work_dir)
+        layout = Layout(work_dir, scratch, prepared.own)
+        layout.isolate(network=network, env=env, status=place.status.write)
+        if (program := key_filter()) is not None:
+            layout.refuse_calls(_memory(program))
+        layout.show_system(etc, tmp_size=limits.tmpfs_size if limits is not None else None)
+        layout.show_trees(trees)
+        layout.hide(hidden)
+        layout.seal()
+        layout.show_workspace(root_fd, plan(root_fd, work_dir, rules, _own_cover(work_dir, scratch)).mounts, cwd)
+        prepared.argv = [probe.program(), "--args", str(prepared.own(_lines(layout.options))), "--"]
+    except BaseException:
+        prepared.close()
+        raise
+    return prepared
+
+
+def check_limits(limits: Limits | None, reason: str | None = None) -> None:
+    """Check that every ceiling can be held: bubblewrap holds the size of temporary file systems alone.
+
+    Args:
+        reason: why commands are not confined; None where they are.
+
+    Raises:
+        UnsupportedError: one cannot; names it.
+    """
+    for name, value in asdict(limits).items() if limits is not None else ():
+        if value is not None and (name != "tmpfs_size" or reason is not None):
+            raise UnsupportedError(f"{name}: {reason or 'confined local commands can be held to tmpfs_size only'}")
+
+
+def _refuse_place(work_dir: str) -> None:
+    reason = probe.can_confine()
+    if reason is not None:
+        raise UnsupportedError(reason)
+    if work_dir in ("/", "/dev") or base.is_within(work_dir, "/proc"):
+        raise UnsupportedError(f"commands cannot be confined to {work_dir}")
+    if base.is_within(os.path.realpath(probe.program()), work_dir):
+        raise UnsupportedError(f"bubblewrap lies in the workspace, where commands could replace it: {work_dir}")
+
+
+def _own_cover(work_dir: str, scratch: str) -> dict[str, Kind]:
+    """What of the library's own lies in the workspace, and how it is kept from commands."""
+    cover: dict[str, Kind] = dict.fromkeys(base.own_code(work_dir), "read-only")
+    for name in (scratch, own_directory()):
+        if base.is_within(name, work_dir):
+            cover[name] = "hide-dir"
+    return cover
+
+
+def _key(root_fd: int) -> Key:
+    status = os.fstat(root_fd)
+    return status.st_dev, status.st_ino
+
+
+def _assignments(env: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in env.items()]
+
+
+def _lines(items: Iterable[str]) -> int:
+    """A descriptor to read *items* from, each ended by a NUL.
+
+    Raises:
+        InvalidArgumentError: one holds a NUL itself.
+    """
+    data = [os.fsencode(item) for item in items]
+    if any(b"\0" in item for item in data):
+        raise InvalidArgumentError("a name that a command is started with holds a NUL")
+    return _memory(b"".join(item + b"\0" for item in data))
+
+
+def _memory(data: bytes) -> int:
+    """A descriptor to read *data* from."""
+    fd = os.memfd_create("sandbox_kit", os.MFD_CLOEXEC)
+    with open(os.dup(fd), "wb") as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

@@ -1,0 +1,143 @@
+"""What it takes to start one command: its arguments and environment, and what must stay open until its end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from sandbox_kit.backends.local import confine, probe
+from sandbox_kit.backends.local.environment import command_environment
+from sandbox_kit.backends.local.pin import Root
+from sandbox_kit.backends.local.system import Descriptor
+from sandbox_kit.errors import UnsupportedError
+from sandbox_kit.primitives import Command, Masks
+from sandbox_kit.types import Limits
+
+__all__ = ["Launch", "Terms", "check_user"]
+
+
+@frozen
+class Launch:
+    """A command ready to be started. Close it when the tree is dead; closing twice is fine.
+
+    Attributes:
+        argv: the whole argument vector.
+        env: the environment to start it in.
+        cwd: the directory to start in.
+        prepared: what confines it; None for a plain process.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Descriptor
+    prepared: confine.Prepared | None = None
+
+    @property
+    def pass_fds(self) -> tuple[int, ...]:
+        """Descriptors that the command is started with, under the same numbers."""
+        return () if self.prepared is None else self.prepared.pass_fds
+
+    def close(self) -> None:
+        """Close the directory, and leave the workspace to others."""
+        self.cwd.close()
+        if self.prepared is not None:
+            self.prepared.close()
+
+    def __enter__(self) -> Launch:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+@frozen
+class Terms:
+    """What every command of one sandbox is held to.
+
+    Attributes:
+        expose: host paths that confined commands see, read-only.
+        network: None keeps commands off it where that can be held, False always, True lets them on.
+        limits: ceilings.
+    """
+
+    expose: tuple[str, ...]
+    network: bool | None
+    limits: Limits
+
+    def check(self) -> None:
+        """Check that this machine can hold them.
+
+        Raises:
+            UnsupportedError: it cannot; names the option.
+        """
+        reason = probe.can_confine()
+        if self.network is False and reason is not None:
+            raise UnsupportedError(f"network=False cannot be held: {reason}")
+        confine.check_limits(self.limits, reason)
+
+    def launch(
+        self, command: Command, root: Root, cwd: Descriptor, name: str, masks: tuple[Masks, ...] | None
+    ) -> Launch:
+        """Make *command* ready.
+
+        Args:
+            root: the workspace.
+            cwd: the directory to start in; the launch closes it.
+            name: its real name.
+            masks: what the kernel must hide; None for a command that it is not to confine.
+
+        Raises:
+            UnsupportedError: what it is held to cannot be held; names it.
+            SandboxTimeoutError: commands held to other masks live in the workspace all the time.
+            PolicyError: the workspace changed while the masks were made.
+        """
+        env = command_environment(root.name, command.env)
+        if masks is None or self._cannot_confine(masks):
+            self._check_unconfined()
+            return Launch(command.argv, env, cwd)
+        prepared = confine.prepare(
+            root_fd=root.fd,
+            work_dir=root.name,
+            masks=masks,
+            expose=self.expose,
+            network=bool(self.network),
+            cwd=name,
+            env=env,
+            limits=self.limits,
+            timeout=command.timeout,
+        )
+        return Launch(prepared.command(command.argv), prepared.env, cwd, prepared)
+
+    def _cannot_confine(self, masks: tuple[Masks, ...]) -> bool:
+        reason = probe.can_confine()
+        if reason is not None and masks:
+            raise UnsupportedError(f"files cannot be hidden from commands: {reason}")
+        return reason is not None
+
+    def _check_unconfined(self) -> None:
+        if self.network is False:
+            raise UnsupportedError("network=False cannot be held for a command that is not confined")
+        confine.check_limits(self.limits, "a command that is not confined cannot be held to it")
+
+
+def check_user(user: str | int | None) -> None:
+    """Check that commands run as *user* anyway.
+
+    Raises:
+        UnsupportedError: it is another one than this process runs as.
+    """
+    if user is None or user == os.geteuid():
+        return
+    if not isinstance(user, str) or _user_id(user) != os.geteuid():
+        raise UnsupportedError(f"user={user!r}: local commands run as the user that this process runs as")
+
+
+def _user_id(name: str) -> int | None:
+    import pwd
+
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None

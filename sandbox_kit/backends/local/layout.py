@@ -1,0 +1,107 @@
+"""The options that lay out one sandbox for bubblewrap, in the order in which it must see them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sandbox_kit.backends.local import base, probe
+from sandbox_kit.backends.local.base import Tree
+from sandbox_kit.backends.local.masks import Mount
+
+__all__ = ["Layout"]
+
+
+class Layout:
+    """Options, added by its methods in the order that they stand here.
+
+    Args:
+        work_dir: the real name of the workspace.
+        scratch: a directory of the library's own, outside the workspace.
+        own: takes a descriptor that bubblewrap needs; returns it.
+
+    Attributes:
+        options: what bubblewrap gets.
+    """
+
+    def __init__(self, work_dir: str, scratch: str, own: Callable[[int], int]) -> None:
+        self._work_dir = work_dir
+        self.options: list[str] = []
+        self._own = own
+        self._nothing = hiding_things(scratch)
+        self._to_seal: list[str] = []
+
+    def isolate(self, *, network: bool, env: Mapping[str, str], status: int) -> None:
+        """Namespaces, no power, and the command's own environment.
+
+        Args:
+            status: the descriptor to say in what becomes of the command.
+        """
+        self.options += (*probe.ISOLATION, "--hostname", "sandbox", "--json-status-fd", str(status))
+        if not network:
+            self.options.append("--unshare-net")
+        for name, value in env.items():
+            self.options += ("--setenv", name, value)
+
+    def refuse_calls(self, program: int) -> None:
+        """Refuse system calls by the filter in the descriptor *program*; takes it over."""
+        self.options += ("--seccomp", str(self._own(program)))
+
+    def show_system(self, etc: str, *, tmp_size: int | None) -> None:
+        """The base system, and what is made: /proc, /dev, /tmp, /etc.
+
+        /proc is read-only since a command of uid 0 could write what its owner may: core_pattern, say.
+        """
+        size = ("--size", str(tmp_size)) if tmp_size is not None else ()
+        self.options += base.system_arguments()
+        self.options += ("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev")
+        if tmp_size is not None:
+            self.options += (*size, "--perms", "1777", "--tmpfs", "/dev/shm")
+            self._to_seal.append("/dev")
+        self.options += (*size, "--perms", "1777", "--tmpfs", "/tmp", "--ro-bind", etc, "/etc")
+
+    def show_trees(self, trees: Iterable[Tree]) -> None:
+        """Parts of the host, read-only, by descriptor; parents before children."""
+        for tree in sorted(trees, key=lambda tree: tree.name):
+            source = self._own(os.open(tree.source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+            self.options += ("--ro-bind-fd", str(source), tree.name)
+
+    def hide(self, names: Iterable[tuple[str, bool]]) -> None:
+        """Cover names outside the workspace, each with whether it is a directory; the way to the workspace stays."""
+        for name, is_directory in names:
+            if base.is_within(self._work_dir, name):
+                self.options += ("--perms", "0755", "--tmpfs", name)
+                self._to_seal.append(name)
+            else:
+                self.options += ("--ro-bind", self._nothing[is_directory], name)
+
+    def seal(self) -> None:
+        """Make a place for the workspace, then make read-only all that was writable until here but /tmp."""
+        self.options += ("--dir", self._work_dir)
+        for name in (*self._to_seal, "/"):
+            self.options += ("--remount-ro", name)
+
+    def show_workspace(self, root_fd: int, mounts: Sequence[Mount], cwd: str) -> None:
+        """The workspace, writable, and what is mounted in it; takes over the descriptors of *mounts*."""
+        for mount in mounts:
+            if mount.fd is not None:
+                self._own(mount.fd)
+        root = self._own(os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root_fd))
+        self.options += ("--bind-fd", str(root), self._work_dir)
+        for mount in mounts:
+            if mount.fd is not None:
+                option = "--ro-bind-fd" if mount.kind == "read-only" else "--bind-fd"
+                self.options += (option, str(mount.fd), mount.name)
+            else:
+                self.options += ("--ro-bind", self._nothing[mount.kind == "hide-dir"], mount.name)
+        self.options += ("--chdir", cwd)
+
+
+def hiding_things(scratch: str) -> tuple[str, str]:
+    """Make, once, the empty file and the empty directory that nobody can read; return their names."""
+    file, directory = os.path.join(scratch, "hidden-file"), os.path.join(scratch, "hidden-directory")
+    if not os.path.lexists(file):
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0))
+    if not os.path.lexists(directory):
+        os.makedirs(directory, 0, exist_ok=True)
+    return file, directory

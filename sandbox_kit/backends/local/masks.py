@@ -1,0 +1,223 @@
+"""The walk of a workspace that finds what must be masked, by descriptor and never through a link."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from attrs import define, frozen
+
+from sandbox_kit.errors import PolicyError, UnsupportedError, printable
+from sandbox_kit.primitives import Masks
+
+__all__ = ["Found", "Kind", "Mount", "Rules", "open_directory", "walk"]
+
+Kind = Literal["hide-file", "hide-dir", "read-only", "read-write"]
+
+MAX_DEPTH = 256
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_PINNED = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@frozen
+class Mount:
+    """Something to mount over a name in the workspace.
+
+    Attributes:
+        kind: an empty unreadable file or directory, or the thing itself once more.
+        name: absolute.
+        fd: pins the thing itself; None for what hides it.
+    """
+
+    kind: Kind
+    name: str
+    fd: int | None = None
+
+
+@define
+class Found:
+    """What a walk finds.
+
+    Attributes:
+        mounts: parents before children.
+        parents: each directory that a mount lies in -> its device and inode.
+        all_hidden: directories that hold nothing but what is hidden, deepest first.
+    """
+
+    mounts: list[Mount]
+    parents: dict[str, tuple[int, int]]
+    all_hidden: list[str]
+
+    def close(self) -> None:
+        """Close every descriptor; closing twice is fine."""
+        for mount in self.mounts:
+            if mount.fd is not None:
+                os.close(mount.fd)
+        self.mounts = []
+
+
+class Rules:
+    """Several masks as one: hidden or read-only for one of them is so for all."""
+
+    def __init__(self, masks: Sequence[Masks]) -> None:
+        self.masks = tuple(masks)
+        self.hidden: Callable[[str], bool] = self._any_hidden
+        self.read_only: Callable[[str], bool] = self._any_read_only
+        if len(self.masks) == 1:
+            self.hidden, self.read_only = self.masks[0].hidden, self.masks[0].read_only
+
+    def _any_hidden(self, name: str) -> bool:
+        return any(masks.hidden(name) for masks in self.masks)
+
+    def _any_read_only(self, name: str) -> bool:
+        return any(masks.read_only(name) for masks in self.masks)
+
+    def hidden_whole(self, directory: str) -> bool:
+        """Whether nothing beneath a hidden *directory* may be visible."""
+        return any(masks.hidden(directory) and not masks.opens_beneath(directory) for masks in self.masks)
+
+    def pins(self, name: str) -> set[str]:
+        """Directories that must keep their names for the mask of *name* to hold."""
+        return {pin for masks in self.masks for pin in masks.pins(name)}
+
+    def outside(self) -> list[str]:
+        """Names to hide outside the workspace."""
+        return sorted({name for masks in self.masks for name in masks.outside()})
+
+
+def walk(root_fd: int, work_dir: str, rules: Rules) -> Found:
+    """Find what of the workspace to mask.
+
+    A link is never followed: what it leads to is judged by its own name. A directory that
+    this user cannot look into is hidden whole, since its owner could open it to commands.
+
+    Args:
+        root_fd: the workspace.
+        work_dir: its real name.
+
+    Raises:
+        PolicyError: the workspace changes under the walk.
+        UnsupportedError: the work directory itself is hidden, or directories nest too deep.
+    """
+    if rules.hidden_whole(work_dir):
+        raise UnsupportedError(f"a rule hides the work directory itself, {printable(work_dir)}, from commands")
+    walker = _Walker(rules)
+    try:
+        root = os.open(".", _DIRECTORY, dir_fd=root_fd)
+        try:
+            frozen_root = rules.read_only(work_dir)
+            if frozen_root:
+                walker.found.mounts.append(Mount("read-only", work_dir, os.open(".", _PINNED, dir_fd=root)))
+            walker.enter(root, work_dir.rstrip("/") + "/", frozen_root, 0)
+        finally:
+            os.close(root)
+    except BaseException:
+        walker.found.close()
+        raise
+    return walker.found
+
+
+class _Walker:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.found = Found([], {}, [])
+
+    def enter(self, directory: int, prefix: str, frozen_here: bool, depth: int) -> bool:
+        """Judge every entry of *directory*; whether all of them are hidden, and there is one.
+
+        Args:
+            directory: an open descriptor.
+            prefix: its name, with a slash at its end.
+            frozen_here: whether it is read-only by what is mounted so far.
+        """
+        hidden, read_only = self.rules.hidden, self.rules.read_only
+        mounts = len(self.found.mounts)
+        everything, seen = True, False
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                seen = True
+                name = prefix + entry.name
+                if entry.is_symlink():
+                    everything = everything and hidden(name)
+                elif entry.is_dir(follow_symlinks=False):
+                    everything = self._directory(directory, entry.name, name, frozen_here, depth) and everything
+                elif hidden(name):
+                    self.found.mounts.append(Mount("hide-file", name))
+                else:
+                    everything = False
+                    if read_only(name) != frozen_here:
+                        self._again(directory, entry.name, name, not frozen_here)
+        if len(self.found.mounts) > mounts:
+            status = os.fstat(directory)
+            self.found.parents[prefix.rstrip("/") or "/"] = status.st_dev, status.st_ino
+        return everything and seen
+
+    def _directory(self, parent: int, entry: str, name: str, frozen_here: bool, depth: int) -> bool:
+        """Judge a directory and what is beneath; whether nothing of it is left to see."""
+        if self.rules.hidden(name) and self.rules.hidden_whole(name):
+            self.found.mounts.append(Mount("hide-dir", name))
+            return True
+        if depth >= MAX_DEPTH:
+            raise UnsupportedError(f"{printable(name)}: directories nest too deep to be masked ({MAX_DEPTH})")
+        try:
+            directory = os.open(entry, _DIRECTORY, dir_fd=parent)
+        except FileNotFoundError:
+            return True
+        except PermissionError:
+            self.found.mounts.append(Mount("hide-dir", name))
+            return True
+        except OSError as error:
+            raise _changed(name) from error
+        try:
+            frozen_there = self.rules.read_only(name)
+            if frozen_there != frozen_here:
+                self._again(parent, entry, name, frozen_there)
+            all_hidden = self.enter(directory, name + "/", frozen_there, depth + 1)
+        finally:
+            os.close(directory)
+        if all_hidden:
+            self.found.all_hidden.append(name)
+        return all_hidden
+
+    def _again(self, parent: int, entry: str, name: str, frozen: bool) -> None:
+        """Mount the thing over itself, so that it can, or cannot, be changed."""
+        try:
+            fd = os.open(entry, _PINNED, dir_fd=parent)
+        except FileNotFoundError:
+            return
+        if stat.S_ISLNK(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise _changed(name)
+        self.found.mounts.append(Mount("read-only" if frozen else "read-write", name, fd))
+
+
+def open_directory(root_fd: int, work_dir: str, name: str) -> int:
+    """Open a directory of the workspace for its identity alone, through no link.
+
+    Args:
+        name: absolute, *work_dir* or beneath it.
+
+    Raises:
+        PolicyError: it is gone, or a link stands on the way.
+    """
+    fd = os.open(".", _PINNED | os.O_DIRECTORY, dir_fd=root_fd)
+    for part in name[len(work_dir) :].split("/"):
+        if not part:
+            continue
+        try:
+            below = os.open(part, _PINNED | os.O_DIRECTORY, dir_fd=fd)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
+                raise
+            raise _changed(name) from error
+        finally:
+            os.close(fd)
+        fd = below
+    return fd
+
+
+def _changed(name: str) -> PolicyError:
+    return PolicyError([f"{printable(name)} changed while its mask was made: it is gone, or became a link"])

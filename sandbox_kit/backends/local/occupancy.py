@@ -1,0 +1,169 @@
+"""Who runs commands in a workspace now: across processes by a lock, within this one by a list.
+
+Commands under masks that overlap in time share one set of mounts, or wait for each other:
+a living command could rename what a walk has yet to meet. The first walks and mounts; one
+that comes while it lives enters a copy of its namespaces if it is held to the same terms,
+and waits if it is not, or if the first belongs to another process. Commands without masks
+may overlap each other, but not those with masks.
+
+The lock is the kernel's record lock on a file of the user's own, one for each workspace;
+it ends with the process that holds it, and a forked child has no part in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+
+from attrs import define, field
+
+from sandbox_kit.backends.local.namespace import Namespaces, Status
+from sandbox_kit.backends.local.scratch import own_directory
+from sandbox_kit.errors import SandboxTimeoutError
+
+__all__ = ["Key", "Place", "occupy"]
+
+Key = tuple[int, int]
+"""Device and inode of a workspace."""
+
+_POLL = 0.004
+
+
+@define(eq=False)
+class _Occupancy:
+    """The commands of this process that live in one workspace.
+
+    Attributes:
+        lock: the descriptor that the lock is held by.
+        terms: what those under masks are held to; None for those without.
+        places: one for each command.
+        namespaces: what later ones enter, once one has asked for it.
+    """
+
+    lock: int
+    terms: object
+    places: set[Place] = field(factory=set)
+    namespaces: Namespaces | None = None
+
+    def close(self) -> None:
+        os.close(self.lock)
+        if self.namespaces is not None:
+            self.namespaces.close()
+
+
+_occupied: dict[Key, _Occupancy] = {}
+_mutex = threading.Lock()
+
+
+def _forget_in_child() -> None:
+    global _mutex
+    _mutex = threading.Lock()
+    for occupancy in _occupied.values():
+        occupancy.close()
+    _occupied.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)
+
+
+@define(eq=False)
+class Place:
+    """One command's part in the occupancy of a workspace.
+
+    Attributes:
+        status: what is said of the command.
+        namespaces: what it is to enter; None for one that makes its own.
+    """
+
+    key: Key
+    status: Status
+    namespaces: Namespaces | None = None
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """Descriptors that the command is to be started with."""
+        return (self.status.write, *(self.namespaces.handles.values() if self.namespaces is not None else ()))
+
+    def close(self) -> None:
+        """Leave, when the command's tree is dead; the last one unlocks. Closing twice is fine."""
+        self.status.close()
+        with _mutex:
+            occupancy = _occupied.get(self.key)
+            if occupancy is None or self not in occupancy.places:
+                return
+            occupancy.places.discard(self)
+            if not occupancy.places:
+                del _occupied[self.key]
+                occupancy.close()
+
+
+def occupy(key: Key, terms: object, timeout: float) -> Place:
+    """Take part in a workspace, as soon as who lives in it allows it.
+
+    Args:
+        key: which workspace.
+        terms: all that the command is held to, compared by ``==``; None for one without masks.
+        timeout: in seconds.
+
+    Raises:
+        SandboxTimeoutError: another command lives there all the time.
+        UnsupportedError: there is no place for the lock.
+    """
+    deadline = time.monotonic() + timeout
+    status = Status()
+    try:
+        while (place := _attempt(key, terms, status)) is None:
+            if time.monotonic() >= deadline:
+                message = "another command lives in the workspace, of another process or held to other rules"
+                raise SandboxTimeoutError(message, timeout)
+            time.sleep(_POLL)
+    except BaseException:
+        status.close()
+        raise
+    return place
+
+
+def _attempt(key: Key, terms: object, status: Status) -> Place | None:
+    with _mutex:
+        occupancy = _occupied.get(key)
+        if occupancy is None:
+            lock = _lock(key, shared=terms is None)
+            if lock is None:
+                return None
+            occupancy = _occupied[key] = _Occupancy(lock, terms)
+            place = Place(key, status)
+        elif occupancy.terms != terms:
+            return None
+        else:
+            namespaces = _look(occupancy) if terms is not None else None
+            if namespaces is None and terms is not None:
+                return None
+            place = Place(key, status, namespaces)
+        occupancy.places.add(place)
+        return place
+
+
+def _look(occupancy: _Occupancy) -> Namespaces | None:
+    """The namespaces to enter, if those that live have them by now."""
+    if occupancy.namespaces is None:
+        makers = [place.status for place in occupancy.places if place.namespaces is None]
+        occupancy.namespaces = next((found for each in makers if (found := each.namespaces()) is not None), None)
+    return occupancy.namespaces
+
+
+def _lock(key: Key, *, shared: bool) -> int | None:
+    """A descriptor that holds the lock; None while another process does."""
+    path = os.path.join(own_directory(), f"{key[0]:x}-{key[1]:x}.lock")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        os.utime(fd)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

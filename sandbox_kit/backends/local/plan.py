@@ -1,0 +1,132 @@
+"""From what a walk finds to the mounts of one command: folded, pinned, verified and in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, open_directory, walk
+from sandbox_kit.errors import PolicyError, UnsupportedError, printable
+
+__all__ = ["MAX_FILE_MASKS", "MAX_MOUNTS", "plan"]
+
+MAX_FILE_MASKS = 64
+"""Over so many, a directory of which nothing is left to see is masked as one."""
+
+MAX_MOUNTS = 200
+"""Over so many a command is refused: each costs about 0.2 ms, and descriptors are few."""
+
+
+def plan(root_fd: int, work_dir: str, rules: Rules, own: Mapping[str, Kind] = MappingProxyType({})) -> Found:
+    """Walk the workspace and return all that is to be mounted in it, parents before children.
+
+    Without rules there is no walk.
+
+    Args:
+        root_fd: the workspace.
+        work_dir: its real name.
+        own: what the library itself covers: absolute names of directories beneath *work_dir*.
+
+    Raises:
+        PolicyError: the workspace changed meanwhile, or a directory to be pinned is none.
+        UnsupportedError: more masks than can be held.
+    """
+    found = walk(root_fd, work_dir, rules) if rules.masks else Found([], {}, [])
+    try:
+        pins = _pins(found.mounts, rules, work_dir)
+        if sum(mount.kind == "hide-file" for mount in found.mounts) > MAX_FILE_MASKS:
+            found.mounts = _folded(found)
+        for name, kind in own.items():
+            _add_own(found, name, kind, root_fd, work_dir)
+            pins.update(_parents(name, work_dir))
+        _add_pins(found, pins, root_fd, work_dir)
+        found.mounts.sort(key=_depth)
+        _refuse_too_many(found.mounts)
+        _verify(found, root_fd, work_dir)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _add_own(found: Found, name: str, kind: Kind, root_fd: int, work_dir: str) -> None:
+    """Cover one directory for the library itself, over what rules make of it, unless that is as good."""
+    kinds = {mount.name: mount.kind for mount in found.mounts}
+    around = _enclosing(name, kinds)
+    if around is not None and kinds[around] in ("hide-dir", kind):
+        return
+    fd = open_directory(root_fd, work_dir, name)
+    if kind == "hide-dir":
+        os.close(fd)
+        found.mounts.append(Mount(kind, name))
+    else:
+        found.mounts.append(Mount(kind, name, fd))
+
+
+def _parents(name: str, work_dir: str) -> Iterator[str]:
+    """The directories between *work_dir* and *name*, neither of them included."""
+    while (name := name.rpartition("/")[0]) and name.startswith(work_dir.rstrip("/") + "/"):
+        yield name
+
+
+def _pins(mounts: Iterable[Mount], rules: Rules, work_dir: str) -> set[str]:
+    return {pin for mount in mounts for pin in rules.pins(mount.name) if pin.startswith(work_dir.rstrip("/") + "/")}
+
+
+def _folded(found: Found) -> list[Mount]:
+    """The mounts with one for each directory of which nothing is left to see."""
+    folded: set[str] = set()
+    for name in reversed(found.all_hidden):
+        if _enclosing(name, folded) is None:
+            folded.add(name)
+    kept = []
+    for mount in found.mounts:
+        if _enclosing(mount.name, folded) is None:
+            kept.append(mount)
+        elif mount.fd is not None:
+            os.close(mount.fd)
+    return kept + [Mount("hide-dir", name) for name in folded]
+
+
+def _enclosing(name: str, directories: Container[str]) -> str | None:
+    """The deepest of *directories* that *name* is, or lies beneath."""
+    while name not in directories:
+        name = name.rpartition("/")[0]
+        if not name:
+            return None
+    return name
+
+
+def _add_pins(found: Found, pins: set[str], root_fd: int, work_dir: str) -> None:
+    """Mount every pinned directory over itself, as writable as what it lies in."""
+    kinds = {mount.name: mount.kind for mount in found.mounts}
+    for name in sorted(pins - kinds.keys()):
+        around = _enclosing(name, kinds)
+        kind = kinds[around] if around is not None else "read-write"
+        if kind != "hide-dir":
+            found.mounts.append(Mount(kind, name, open_directory(root_fd, work_dir, name)))
+
+
+def _depth(mount: Mount) -> int:
+    return mount.name.count("/")
+
+
+def _refuse_too_many(mounts: list[Mount]) -> None:
+    if len(mounts) > MAX_MOUNTS:
+        raise UnsupportedError(
+            f"the rules mask {len(mounts)} names in the workspace, more than the {MAX_MOUNTS} that commands can be "
+            f"held to, such as {printable(mounts[-1].name)}: deny the directory that they lie in"
+        )
+
+
+def _verify(found: Found, root_fd: int, work_dir: str) -> None:
+    """Look once more: every directory with a mount in it must still be the one that was walked."""
+    for name, identity in found.parents.items():
+        fd = open_directory(root_fd, work_dir, name)
+        try:
+            status = os.fstat(fd)
+        finally:
+            os.close(fd)
+        if (status.st_dev, status.st_ino) != identity:
+            raise PolicyError([f"{printable(name)} changed while its masks were made: another directory has its name"])

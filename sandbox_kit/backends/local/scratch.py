@@ -1,0 +1,28 @@
+"""The directory of the library's own that all processes of one user share, outside every workspace."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+
+from sandbox_kit.errors import UnsupportedError
+
+__all__ = ["own_directory"]
+
+_NAME = "/tmp/sandbox_kit-{uid}"
+
+
+def own_directory() -> str:
+    """Make the directory, unless it is there; its name depends on nothing but the user.
+
+    Raises:
+        UnsupportedError: something else has the name, or others may enter.
+    """
+    directory = _NAME.format(uid=os.geteuid())
+    with suppress(FileExistsError):
+        os.mkdir(directory, 0o700)
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise UnsupportedError(f"{directory} is not a directory of this user alone: commands cannot be confined")
+    return directory

@@ -1,0 +1,299 @@
+"""Confinement and the machine: what it can do, who the user is, and what of the library lies in the workspace."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from sandbox_kit.backends.local import base, etc, joiner, probe, scratch
+from sandbox_kit.errors import UnsupportedError
+
+from .confinement import SECRET, Denials, Workspace, started
+
+MASKS = Denials(deny=(r".*/\.env", ".*/private"))
+
+
+class TestProbe:
+    @pytest.fixture(autouse=True)
+    def forget(self) -> Iterator[None]:
+        probe.can_confine.cache_clear()
+        yield
+        probe.can_confine.cache_clear()
+
+    def pretend(self, script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str | None:
+        program = tmp_path / "bwrap"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        return probe.can_confine()
+
+    @pytest.mark.needs("bwrap")
+    def test_says_nothing_where_commands_can_be_confined(self) -> None:
+        assert probe.can_confine() is None
+
+    def test_names_the_package_where_it_is_missing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert probe.can_confine() == "bubblewrap is not installed: apt install bubblewrap"
+        with pytest.raises(UnsupportedError, match="apt install bubblewrap"):
+            probe.program()
+
+    @pytest.mark.parametrize(
+        ("complaint", "advice"),
+        [
+            ("bwrap: Unknown option --ro-bind-fd", "apt install bubblewrap"),
+            ("bwrap: No permissions to create new namespace, likely because ...", "sysctl"),
+            ("bwrap: Creating new namespace failed: Resource temporarily unavailable", "user namespaces are off"),
+            ("bwrap: setting up uid map: Permission denied", "sysctl"),
+            ("bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted", "AppArmor"),
+            ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "container"),
+            ("bwrap: something new", "bubblewrap does not work here: bwrap: something new"),
+            ("", "says nothing"),
+        ],
+    )
+    def test_says_what_to_do(
+        self, complaint: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        reason = self.pretend(f'echo "{complaint}" >&2; exit 1', tmp_path, monkeypatch)
+        assert reason is not None
+        assert advice in reason
+
+    def test_a_program_that_cannot_be_run_is_a_reason(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        program = tmp_path / "bwrap"
+        program.write_bytes(b"\x7fELF broken")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert str(probe.can_confine()).startswith("bubblewrap does not run")
+
+    def test_another_system_is_a_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "platform", "darwin")
+        assert probe.can_confine() == "commands are confined on Linux only, and this is darwin"
+
+    def test_it_is_tried_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        log = tmp_path / "log"
+        for _ in range(3):
+            self.pretend(f"echo >> {log}", tmp_path, monkeypatch)
+        assert log.read_text() == "\n"
+
+    def test_no_command_is_prepared_where_none_can_be_confined(
+        self, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(UnsupportedError, match="not installed"):
+            workspace.run("true", MASKS)
+
+
+class TestOwnDirectory:
+    def test_is_the_user_s_alone(self) -> None:
+        status = os.stat(scratch.own_directory())
+        assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o700)
+
+    def test_a_stranger_s_or_an_open_one_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "link").symlink_to(tmp_path)
+        (tmp_path / "open").mkdir(mode=0o755)
+        (tmp_path / "file").touch()
+        for name in ("link", "open", "file"):
+            monkeypatch.setattr(scratch, "_NAME", f"{tmp_path}/{name}")
+            with pytest.raises(UnsupportedError, match="this user alone"):
+                scratch.own_directory()
+
+
+class TestEtc:
+    def test_holds_only_what_every_user_may_read(self, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        for name in ("services", "ssl/certs/a.pem", "ssl/certs/closed.pem", "ssl/private/key.pem", "shadow"):
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_text(name)
+        (source / "ssl/certs/closed.pem").chmod(0o600)
+        (source / "ssl/certs/link.pem").symlink_to("a.pem")
+        (source / "protocols").symlink_to("services")
+        os.mkfifo(source / "rpc")
+        made = Path(etc.make_etc(str(tmp_path), network=False, source=str(source)))
+        names = {str(path.relative_to(made)) for path in made.rglob("*") if not path.is_dir()}
+        own = {"passwd", "group", "hosts", "hostname", "nsswitch.conf"}
+        assert names == own | {"services", "protocols", "ssl/certs/a.pem", "ssl/certs/link.pem"}
+        assert (made / "ssl/certs/link.pem").is_symlink()
+
+    def test_is_made_once_and_anew_when_the_host_changes(self, tmp_path: Path) -> None:
+        source = tmp_path / "source"
+        source.mkdir()
+        made = etc.make_etc(str(tmp_path), network=False, source=str(source))
+        assert etc.make_etc(str(tmp_path), network=False, source=str(source)) == made
+        (source / "services").write_text("http 80/tcp")
+        assert etc.make_etc(str(tmp_path), network=False, source=str(source)) != made
+
+    def test_what_is_old_is_removed(self, tmp_path: Path) -> None:
+        (tmp_path / "etc-old").mkdir()
+        (tmp_path / "other").mkdir()
+        for name in ("etc-old", "other"):
+            os.utime(tmp_path / name, (0, 0))
+        etc.make_etc(str(tmp_path), network=False, source=str(tmp_path / "none"))
+        assert not (tmp_path / "etc-old").exists()
+        assert (tmp_path / "other").exists()
+
+
+@pytest.mark.needs("bwrap")
+class TestOwnCode:
+    """What this process runs code from is not for commands to change."""
+
+    def test_this_python_in_the_workspace_is_read_only_where_it_is(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        python = workspace.put("tools/venv/bin/python", "code")
+        workspace.put("tools/a.txt")
+        monkeypatch.setattr(sys, "prefix", f"{workspace.root}/tools/venv")
+        opened = workspace.denials(allow=("W/tools/venv",), protect=("W/tools",))
+        for masks in (None, workspace.denials("W/tools/a.txt"), workspace.denials(protect=("W/tools",)), opened):
+            for line in ("echo evil > tools/venv/bin/python", "mv tools t && mkdir -p tools/venv/bin", "rm -r tools"):
+                assert not workspace.run(line, masks).endswith("rc=0")
+            assert workspace.run("cat tools/venv/bin/python", masks) == "coderc=0"
+        assert python.read_text() == "code"
+
+    def test_this_python_may_be_hidden_all_the_same(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        workspace.put("venv/bin/python")
+        monkeypatch.setattr(sys, "prefix", f"{workspace.root}/venv")
+        assert SECRET not in workspace.run("cat venv/bin/python", workspace.denials("W/venv"))
+
+    def test_the_package_itself_is_among_it(self) -> None:
+        package = Path(base.__file__).parents[2]
+        assert str(package) in base.own_code(str(package.parent))
+        assert base.own_code(str(package)) == []
+
+    def test_the_library_s_own_files_are_hidden(self, workspace: Workspace) -> None:
+        inside = Workspace(workspace.root, f"{workspace.root}/deep/scratch")
+        Path(inside.scratch).mkdir(parents=True)
+        for masks in (None, MASKS):
+            printed = inside.run("ls deep/scratch; mv deep d; echo x > deep/scratch/hidden-file; touch ok", masks)
+            assert "hidden-file\n" not in printed
+            assert printed.endswith("rc=0")
+        assert Path(inside.scratch, "hidden-file").stat().st_size == 0
+
+
+def in_child_as_nobody(check: Callable[[Workspace], object], base_directory: Path) -> str:
+    """Run *check* in a forked child that is an ordinary user; what it raised, empty for nothing."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
+            root, own = (Path(tempfile.mkdtemp(dir=base_directory)) for _ in range(2))
+            probe.can_confine.cache_clear()
+            check(Workspace(str(root), str(own)))
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode()[:4000])
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(pid, 0)
+    with open(read, encoding="utf-8") as said:
+        return said.read()
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[Callable[[Callable[[Workspace], object]], None]]:
+    """Runs a check as a user without any privilege; skips where that user cannot confine commands."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become another user: these tests then are an ordinary user's as they stand")
+    with tempfile.TemporaryDirectory(prefix="nobody-", dir="/tmp") as directory:
+        os.chmod(directory, 0o777)
+
+        def run(check: Callable[[Workspace], object]) -> None:
+            assert in_child_as_nobody(check, Path(directory)) == ""
+
+        yield run
+
+
+@pytest.mark.needs("bwrap")
+class TestAnOrdinaryUser:
+    def test_is_held_to_masks(self, as_nobody: Callable[[Callable[[Workspace], object]], None]) -> None:
+        def check(workspace: Workspace) -> None:
+            for name in (".env", "sub/.env", "private/key.txt", "keep/a.txt"):
+                workspace.put(name)
+            masks = Denials(deny=MASKS.deny, protect=(".*/keep",))
+            for line in (
+                "cat .env sub/.env private/key.txt",
+                "chmod 777 .env private; grep -rs . sub private .env",
+                "umount private; unshare -Urm sh -c 'umount private; cat private/key.txt'",
+                "unshare -Urm sh -c 'mkdir b; mount --bind . b; cat b/.env'",
+                "mv private p; mv .env e; cat p/key.txt e",
+                "cat /proc/1/root/$PWD/.env /proc/*/cwd/.env",
+            ):
+                assert SECRET not in workspace.run(line, masks), line
+            assert not workspace.run("echo x > keep/a.txt", masks).endswith("rc=0")
+            assert workspace.run("id -u; touch made; stat -c %u made", masks) == "65534\n65534\nrc=0"
+
+        as_nobody(check)
+
+    def test_cannot_close_a_directory_to_the_walk_and_open_it_again(
+        self, as_nobody: Callable[[Callable[[Workspace], object]], None]
+    ) -> None:
+        def check(workspace: Workspace) -> None:
+            for name in ("a/x/.env", "b/x/.env"):
+                workspace.put(name)
+            os.chmod(f"{workspace.root}/a/x", 0)
+            os.chmod(f"{workspace.root}/b", 0o444)
+            assert SECRET not in workspace.run("chmod 755 a/x b; cat a/x/.env b/x/.env", MASKS)
+            assert SECRET not in workspace.run("chmod 755 a/x b; cat a/x/.env b/x/.env", MASKS)
+
+        as_nobody(check)
+
+    def test_enters_what_lives(
+        self, as_nobody: Callable[[Callable[[Workspace], object]], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        python = "/usr/bin/python3"
+        if not Path(python).exists():
+            pytest.skip(f"needs a Python that every user may run, such as {python}")
+        with tempfile.NamedTemporaryFile(suffix=".py") as copy:
+            copy.write(Path(joiner.__file__).read_bytes())
+            copy.flush()
+            os.chmod(copy.name, 0o644)
+            monkeypatch.setattr(joiner, "__file__", copy.name)
+            monkeypatch.setattr(sys, "executable", python)
+            as_nobody(check_entering)
+
+
+def check_entering(workspace: Workspace) -> None:
+    for name in (".env", "private/key.txt"):
+        workspace.put(name)
+    with ExitStack() as stack:
+        started(stack, workspace.prepare(MASKS), "echo up; sleep 60")
+        printed = workspace.run(
+            "id -u; grep Cap /proc/self/status; cat .env private/key.txt; umount .env; cat .env; unshare -Urm true",
+            MASKS,
+            timeout=10,
+        )
+        assert printed.startswith("65534\n"), printed
+        assert printed.count("0" * 16) == 5, printed
+        assert SECRET not in printed, printed
+        assert not printed.endswith("rc=0"), printed
+
+
+@pytest.mark.needs("bwrap")
+def test_no_process_of_the_sandbox_can_be_made_to_tell(workspace: Workspace) -> None:
+    workspace.put(".env")
+    program = (
+        "import os\n"
+        "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+        "    for place in ('root', 'cwd'):\n"
+        "        try: print(open(f'/proc/{pid}/{place}' + os.getcwd() * (place == 'root') + '/.env').read())\n"
+        "        except OSError as error: print(error.errno)\n"
+    )
+    assert SECRET not in workspace.run([sys.executable, "-c", program], MASKS)
+
+
+@pytest.mark.needs("bwrap")
+def test_a_hard_link_made_before_stays_open(workspace: Workspace) -> None:
+    secret = workspace.put(".env")
+    os.link(secret, Path(workspace.root, "hard"))
+    assert workspace.run("cat hard", MASKS) == f"{SECRET}rc=0"
