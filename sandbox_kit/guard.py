@@ -16,7 +16,7 @@ from typing import BinaryIO, Literal, TypeVar, overload
 from attrs import evolve
 
 from sandbox_kit.contract import Backend, Process, Sandbox
-from sandbox_kit.errors import InvalidArgumentError, UnsupportedError
+from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError
 from sandbox_kit.inspection import inspect
 from sandbox_kit.judge import Approvals, Ask, Judge, judged
 from sandbox_kit.paths import normalise, within
@@ -65,12 +65,20 @@ class GuardedBackend(Backend):
         return f"{type(self).__name__}({self._inner!r})"
 
     @property
-    def max_read_bytes(self) -> int:  # type: ignore[override]
+    def max_read_bytes(self) -> int:
         return self._inner.max_read_bytes
 
+    @max_read_bytes.setter
+    def max_read_bytes(self, count: int) -> None:
+        self._inner.max_read_bytes = count
+
     @property
-    def file_timeout(self) -> float:  # type: ignore[override]
+    def file_timeout(self) -> float:
         return self._inner.file_timeout
+
+    @file_timeout.setter
+    def file_timeout(self, seconds: float) -> None:
+        self._inner.file_timeout = seconds
 
     @property
     def id(self) -> str:
@@ -222,8 +230,12 @@ class GuardedSandbox(GuardedBackend, Sandbox):
         self._confined = able and commands != "inspected"
 
     @property
-    def default_timeout(self) -> float | None:  # type: ignore[override]
+    def default_timeout(self) -> float | None:
         return self._sandbox.default_timeout
+
+    @default_timeout.setter
+    def default_timeout(self, seconds: float | None) -> None:
+        self._sandbox.default_timeout = seconds
 
     @property
     def temporary(self) -> bool:
@@ -288,7 +300,7 @@ class GuardedSandbox(GuardedBackend, Sandbox):
     def _masks(self, outer: tuple[Masks, ...] | None) -> tuple[Masks, ...] | None:
         if not self._confined:
             return outer or None
-        own = RuleMasks(self._rules.checker(), self.work_dir)
+        own = self._rules.masks()
         return (*(outer or ()), own) if own.any() else (outer or ())
 
 
@@ -304,7 +316,8 @@ class _LiveRules:
         self._ruleset = ruleset
         self._lock = threading.Lock()
         self._plain: PermissionChecker | None = None
-        self._checker: PermissionChecker | None = None
+        self._last: tuple[PermissionChecker, RuleMasks] | None = None
+        self._current: tuple[PermissionChecker, RuleMasks] | None = None
         self._processes: list[weakref.ReferenceType[Process]] = []
 
     def __getstate__(self) -> tuple[Backend, PermissionRuleset]:
@@ -315,15 +328,22 @@ class _LiveRules:
 
     def checker(self) -> PermissionChecker:
         """Return the rules, with every prefix resolved."""
-        checker = self._checker
-        if checker is None or (self._processes and self._alive()):
+        return self._both()[0]
+
+    def masks(self) -> RuleMasks:
+        """Return what the rules hide from commands."""
+        return self._both()[1]
+
+    def _both(self) -> tuple[PermissionChecker, RuleMasks]:
+        current = self._current
+        if current is None or (self._processes and self._alive()):
             with self._lock:
-                checker = self._checker = self._resolved()
-        return checker
+                current = self._last = self._current = self._resolved()
+        return current
 
     def restarted(self) -> None:
         """Forget what every prefix leads to."""
-        self._checker = None
+        self._current = None
 
     def changed(self, *paths: str) -> None:
         """Forget what the prefixes lead to that go through one of *paths*."""
@@ -338,19 +358,29 @@ class _LiveRules:
         self.restarted()
 
     def _alive(self) -> bool:
-        alive = [each for each in self._processes if (process := each()) is not None and process.poll() is None]
-        if len(alive) != len(self._processes):
-            self._processes = alive
-            return True
-        return bool(alive)
+        before = len(self._processes)
+        self._processes = [each for each in self._processes if _runs(each())]
+        return bool(before)
 
-    def _resolved(self) -> PermissionChecker:
+    def _resolved(self) -> tuple[PermissionChecker, RuleMasks]:
+        """Resolve every prefix; what was compiled stays as long as they lead where they did."""
         inner = self._inner
         if self._plain is None or self._plain.work_dir != inner.work_dir:
             plain = PermissionChecker(self._ruleset, inner.work_dir, inner.capabilities.case_sensitive)
             self._plain = plain.with_alias(inner._as_given(), inner.work_dir)
         prefixes = {prefix: inner._resolve_prefix(prefix) for prefix in self._plain.literal_prefixes}
-        return self._plain.with_prefixes({prefix: real for prefix, real in prefixes.items() if real != prefix})
+        checker = self._plain.with_prefixes({prefix: real for prefix, real in prefixes.items() if real != prefix})
+        if self._last is not None and self._last[0] == checker:
+            return self._last
+        return checker, RuleMasks(checker, inner.work_dir)
+
+
+def _runs(process: Process | None) -> bool:
+    """Whether a background process may still change names; one whose end is not known has ended."""
+    try:
+        return process is not None and process.poll() is None
+    except SandboxUnavailableError:
+        return False
 
 
 def _refuses_paths(checker: PermissionChecker) -> bool:

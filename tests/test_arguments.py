@@ -116,7 +116,7 @@ class TestCommand:
             {"env": ["A=1"]},
             {"stdin": 7},
             {"stdin": subprocess.DEVNULL},
-            {"stdin": object()},
+            {"stdin": ["x"]},
             {"stdin": "\ud800"},
             {"stdin": True},
             {"user": ""},

@@ -65,7 +65,8 @@ class Stage:
         chosen = self.case.get("rules", defaults) + [("deny", each) for each in self.case.get("rules_extra", ())]
         rules = tuple(PermissionRule(self.text(pattern), action) for action, pattern in chosen)
         on = self.case.get("rules_on", PATH_OPERATIONS)
-        return PermissionRuleset("allow", **{operation: OperationPermissions(rules=rules) for operation in on})
+        held: dict[str, Any] = {operation: OperationPermissions(rules=rules) for operation in on}
+        return PermissionRuleset("allow", **held)
 
     def in_memory(self) -> StateBackend:
         """The same files held in memory, under the same names, beside an /etc/passwd."""

@@ -10,7 +10,7 @@ import pytest
 from sandbox_kit.backends.local import LocalBackend, LocalSandbox
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import PatternError
-from sandbox_kit.guard import guarding
+from sandbox_kit.guard import CommandMode, guarding
 from sandbox_kit.rules.ruleset import PermissionRuleset
 
 from .attempts import CASES, Case, Stage, attempt
@@ -32,7 +32,7 @@ def chosen(*, commands: bool, in_memory: bool = False) -> pytest.MarkDecorator:
 
 
 def races(case: Case) -> bool:
-    return case["attempt"][0][0] == "race"
+    return bool(case["attempt"][0][0] == "race")
 
 
 def needs_links(case: Case) -> bool:
@@ -44,10 +44,10 @@ def staged(tmp_path: Path, case: Case) -> Stage:
     return Stage(tmp_path, case)
 
 
-def guarded_attempt(stage: Stage, backend: Backend, commands: str = "auto") -> None:
+def guarded_attempt(stage: Stage, backend: Backend, commands: CommandMode = "auto") -> None:
     """Make the attempt under the case's rules, and hold it to what is expected of it."""
     try:
-        guarded = guarding(backend, stage.ruleset(), commands=commands)  # type: ignore[arg-type]
+        guarded = guarding(backend, stage.ruleset(), commands=commands)
     except PatternError:
         assert "at construction" in stage.case.get("note", "")
         return
