@@ -66,6 +66,18 @@ def test_a_sandbox_stays_one_and_a_backend_does_not_become_one(tmp_path: Path, m
     assert "execute" not in dir(guarded)
 
 
+def test_what_is_set_on_the_guard_holds_for_what_is_inside(tmp_path: Path) -> None:
+    sandbox = LocalSandbox(tmp_path)
+    guarded = guarding(sandbox, denying("x"))
+    guarded.max_read_bytes, guarded.file_timeout, guarded.default_timeout = 10, 2.0, 5.0
+    assert (sandbox.max_read_bytes, sandbox.file_timeout, sandbox.default_timeout) == (10, 2.0, 5.0)
+    assert (guarded.max_read_bytes, guarded.file_timeout, guarded.default_timeout) == (10, 2.0, 5.0)
+
+
+def test_a_guard_shows_what_it_guards(tmp_path: Path) -> None:
+    assert repr(guarding(LocalBackend(tmp_path), denying("x"))) == f"GuardedBackend(LocalBackend('{tmp_path}'))"
+
+
 def test_a_guard_travels_with_its_rules(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("KEY=1")
     again = pickle.loads(pickle.dumps(guarding(LocalBackend(tmp_path), denying("**/.env"))))
