@@ -65,8 +65,12 @@ def command(
     user: str | int | None = None,
     on_output: Callable[[str, str], None] | None = None,
     max_output: int | str = MAX_OUTPUT,
+    pipe: bool = False,
 ) -> Command:
     """Return a :class:`Command`, checked.
+
+    Args:
+        pipe: whether *stdin* may be ``subprocess.PIPE``.
 
     Raises:
         InvalidArgumentError: any argument that no command could be run with.
@@ -76,7 +80,7 @@ def command(
         line=given if isinstance(given, str) else None,
         cwd="." if cwd is None else check_path(cwd),
         env=_env({} if env is None else env),
-        stdin=_stdin(stdin),
+        stdin=_stdin(stdin, pipe),
         user=_user(user),
         timeout=check_timeout(timeout),
         max_output=parse_size(max_output, "max_output"),
@@ -120,10 +124,10 @@ def _env(env: Mapping[str, str]) -> dict[str, str]:
     return dict(env)
 
 
-def _stdin(stdin: str | bytes | BinaryIO | int | None) -> bytes | BinaryIO | int | None:
+def _stdin(stdin: str | bytes | BinaryIO | int | None, pipe: bool) -> bytes | BinaryIO | int | None:
     if isinstance(stdin, str):
         return _encode(stdin, "stdin", "strict")
-    if stdin is None or stdin == subprocess.PIPE or isinstance(stdin, bytes):
+    if stdin is None or isinstance(stdin, bytes) or (pipe and stdin == subprocess.PIPE):
         return stdin
     if isinstance(stdin, int) or not callable(getattr(stdin, "read", None)):
         raise InvalidArgumentError("stdin: is a text, bytes, a binary file, or subprocess.PIPE to spawn with")

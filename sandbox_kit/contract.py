@@ -3,18 +3,20 @@
 Public methods live here, once, over the primitives that a backend implements
 (:mod:`sandbox_kit.primitives`). All of them raise, beside what each one names:
 
-==========================  ==========================================================
-error                       when
-==========================  ==========================================================
-``InvalidArgumentError``    an argument no call could use: a NUL in a path, a bad number
-``PathNotFoundError``       nothing has that name
-``PathNotDirectoryError``   a file stands where a directory belongs, on the way too
-``PathAccessError``         the file system, not a rule, refused
-``PathEscapeError``         the path leads outside the root, as typed or through a link
-``PermissionDeniedError``   a rule refused; only on a guarded backend
-``SandboxUnavailableError`` what holds the files is gone or cannot be reached
-``SandboxClosedError``      the sandbox is not started, or stopped
-==========================  ==========================================================
+===========================  =========================================================
+error                        when
+===========================  =========================================================
+``InvalidArgumentError``     an argument no call could use: a NUL in a path, a bad number
+``PathNotFoundError``        nothing has that name
+``PathNotDirectoryError``    a file stands where a directory belongs, on the way too
+``PathAccessError``          the file system, not a rule, refused
+``PathError``                it could not serve: a name too long, a full disk
+``PathEscapeError``          the path leads outside the root, as typed or through a link
+``PermissionDeniedError``    a rule refused; only on a guarded backend
+``SandboxTimeoutError``      what holds the files, or who has the workspace, took too long
+``SandboxUnavailableError``  what holds the files is gone or cannot be reached
+``SandboxClosedError``       the sandbox is not started, or stopped
+===========================  =========================================================
 """
 
 from __future__ import annotations
@@ -182,7 +184,7 @@ class Backend(FilePrimitives):
             path: a directory.
 
         Raises:
-            PatternError: the pattern is malformed, absolute, or climbs.
+            PatternError: the pattern is malformed, climbs, or is absolute and not beneath *path*.
         """
         return walk.glob(self, pattern, check_path(path))
 
@@ -382,7 +384,6 @@ class Sandbox(Backend, CommandPrimitives):
 
     def __init__(self) -> None:
         self._life = threading.RLock()
-        self._started = False
 
     @property
     def temporary(self) -> bool:
@@ -397,9 +398,7 @@ class Sandbox(Backend, CommandPrimitives):
             UnsupportedError: an option that this machine cannot hold.
         """
         with self._life:
-            if not self._started:
-                self._start()
-                self._started = True
+            self._start()
         return self
 
     def stop(self, purge: bool = False) -> None:
@@ -413,7 +412,6 @@ class Sandbox(Backend, CommandPrimitives):
         """
         with self._life:
             self._stop(bool(purge))
-            self._started = False
 
     def is_alive(self) -> bool:
         """Whether a command could run now; a real look, never an error."""
@@ -499,5 +497,5 @@ class Sandbox(Backend, CommandPrimitives):
         Raises:
             UnsupportedError: an option that this backend cannot hold.
         """
-        request = arguments.command(command, cwd=cwd, env=env, stdin=stdin, user=user, max_output=max_output)
+        request = arguments.command(command, cwd=cwd, env=env, stdin=stdin, user=user, max_output=max_output, pipe=True)
         return self._spawn(request, operations=("execute",), authorize=allow)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
-from typing import BinaryIO, Literal, TypeVar, overload
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, BinaryIO, Literal, TypeVar, overload
 
 from attrs import evolve
 
@@ -19,7 +19,7 @@ from sandbox_kit.contract import Backend, Process, Sandbox
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError
 from sandbox_kit.inspection import inspect
 from sandbox_kit.judge import Approvals, Ask, Judge, judged
-from sandbox_kit.paths import normalise, within
+from sandbox_kit.paths import normalise
 from sandbox_kit.primitives import Authorize, Command, Entry, Masks, Operations, Query
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.rules.commands import split_command
@@ -54,8 +54,10 @@ class GuardedBackend(Backend):
         ask: Ask | None = None,
         ask_fallback: Literal["error", "deny"] = "error",
     ) -> None:
-        if ask_fallback not in ("error", "deny"):
-            raise InvalidArgumentError(f"ask_fallback: {ask_fallback!r} is neither 'error' nor 'deny'")
+        if not isinstance(ruleset, PermissionRuleset):
+            raise InvalidArgumentError(f"ruleset: {ruleset!r} is not a PermissionRuleset")
+        if ask is not None and not callable(ask):
+            raise InvalidArgumentError(f"ask: {ask!r} cannot be called")
         self._inner = inner
         self._ruleset = ruleset
         self._approvals = Approvals(ask, ask_fallback)
@@ -172,7 +174,7 @@ class GuardedBackend(Backend):
         self._judged(
             path, authorize, lambda judge: self._inner._symlink(target, path, operations=operations, authorize=judge)
         )
-        self._rules.changed(path)
+        self._rules.restarted()
 
     def _remove(self, path: str, *, operations: Operations, authorize: Authorize, recursive: bool) -> None:
         self._judged(
@@ -180,15 +182,15 @@ class GuardedBackend(Backend):
             authorize,
             lambda judge: self._inner._remove(path, operations=operations, authorize=judge, recursive=recursive),
         )
-        self._rules.changed(path)
+        self._rules.restarted()
 
     def _rename(self, source: str, target: str, *, operations: Operations, authorize: Authorize) -> None:
         self._judged(
-            source,
+            f"{source} to {target}",
             authorize,
             lambda judge: self._inner._rename(source, target, operations=operations, authorize=judge),
         )
-        self._rules.changed(source, target)
+        self._rules.restarted()
 
     def _search(self, query: Query, path: str, *, operations: Operations, authorize: Authorize) -> Matches:
         return self._judged(
@@ -209,6 +211,8 @@ class GuardedSandbox(GuardedBackend, Sandbox):
         UnsupportedError: ``"confined"`` where the kernel cannot.
     """
 
+    _inner: Sandbox
+
     def __init__(
         self,
         inner: Sandbox,
@@ -220,26 +224,30 @@ class GuardedSandbox(GuardedBackend, Sandbox):
     ) -> None:
         GuardedBackend.__init__(self, inner, ruleset, ask=ask, ask_fallback=ask_fallback)
         Sandbox.__init__(self)
-        if commands not in ("auto", "confined", "inspected"):
-            raise InvalidArgumentError(f"commands: {commands!r} is none of 'auto', 'confined', 'inspected'")
         able = inner.capabilities.commands == "confined"
         if commands == "confined" and not able:
             raise UnsupportedError("commands='confined': nothing here can hide files from commands")
-        self._sandbox = inner
         self._mode = commands
         self._confined = able and commands != "inspected"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_life"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Sandbox.__init__(self)
+        self.__dict__.update(state)
+
     @property
     def default_timeout(self) -> float | None:
-        return self._sandbox.default_timeout
+        return self._inner.default_timeout
 
     @default_timeout.setter
     def default_timeout(self, seconds: float | None) -> None:
-        self._sandbox.default_timeout = seconds
+        self._inner.default_timeout = seconds
 
     @property
     def temporary(self) -> bool:
-        return self._sandbox.temporary
+        return self._inner.temporary
 
     @property
     def capabilities(self) -> Capabilities:
@@ -247,30 +255,28 @@ class GuardedSandbox(GuardedBackend, Sandbox):
         return inner if self._confined else evolve(inner, commands="inspected")
 
     def _start(self) -> None:
-        self._sandbox.start()
+        self._inner.start()
         self._rules.restarted()
 
     def _stop(self, purge: bool) -> None:
-        self._sandbox.stop(purge=purge)
+        self._inner.stop(purge=purge)
 
     def _is_alive(self) -> bool:
-        return self._sandbox.is_alive()
+        return self._inner.is_alive()
 
     def _usage(self) -> Usage:
-        return self._sandbox.usage()
+        return self._inner.usage()
 
     def _run(
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
     ) -> CommandResult:
         both = self._masks(masks)
-        try:
+        with self._rules.distrusted():
             return self._commanded(
                 command,
                 authorize,
-                lambda judge: self._sandbox._run(command, operations=operations, authorize=judge, masks=both),
+                lambda judge: self._inner._run(command, operations=operations, authorize=judge, masks=both),
             )
-        finally:
-            self._rules.restarted()
 
     def _spawn(
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
@@ -279,7 +285,7 @@ class GuardedSandbox(GuardedBackend, Sandbox):
         process = self._commanded(
             command,
             authorize,
-            lambda judge: self._sandbox._spawn(command, operations=operations, authorize=judge, masks=both),
+            lambda judge: self._inner._spawn(command, operations=operations, authorize=judge, masks=both),
         )
         self._rules.watch(process)
         return process
@@ -291,9 +297,9 @@ class GuardedSandbox(GuardedBackend, Sandbox):
         judge = Judge(checker, self._approvals, authorize, line.line, line, unconfined)
         cwd = normalise(command.cwd, self.work_dir)
 
-        def inspect_and_act(authorize: Authorize) -> _T:
+        def inspect_and_act(judged_by: Authorize) -> _T:
             inspect(self._inner, line, cwd, self.work_dir, judge, confined=self._confined)
-            return act(authorize)
+            return act(judged_by)
 
         return judged(judge, inspect_and_act)
 
@@ -308,7 +314,9 @@ class _LiveRules:
     """The checker of a guard, with the rules' literal prefixes as links resolve them now.
 
     Commands and changes may turn a prefix into a link, so it is resolved anew after them,
-    when it is next needed; and at every call while a background process lives.
+    when it is next needed; and at every call while a command or background process lives.
+    What a prefix once led to stays refused for as long as the guard lives, so that nobody gets
+    at it by pointing the link elsewhere.
     """
 
     def __init__(self, inner: Backend, ruleset: PermissionRuleset) -> None:
@@ -319,6 +327,9 @@ class _LiveRules:
         self._last: tuple[PermissionChecker, RuleMasks] | None = None
         self._current: tuple[PermissionChecker, RuleMasks] | None = None
         self._processes: list[weakref.ReferenceType[Process]] = []
+        self._commands = 0
+        self._changes = 0
+        self._led_to: dict[str, tuple[str, ...]] = {}
 
     def __getstate__(self) -> tuple[Backend, PermissionRuleset]:
         return self._inner, self._ruleset
@@ -336,20 +347,28 @@ class _LiveRules:
 
     def _both(self) -> tuple[PermissionChecker, RuleMasks]:
         current = self._current
-        if current is None or (self._processes and self._alive()):
+        if current is None or self._commands or (self._processes and self._alive()):
             with self._lock:
-                current = self._last = self._current = self._resolved()
+                changes = self._changes
+                current = self._last = self._resolved()
+                self._current = current if changes == self._changes else None
         return current
 
     def restarted(self) -> None:
-        """Forget what every prefix leads to."""
+        """Look anew where every prefix leads, at the next call."""
+        self._changes += 1
         self._current = None
 
-    def changed(self, *paths: str) -> None:
-        """Forget what the prefixes lead to that go through one of *paths*."""
-        checker = self._plain
-        names = [normalise(path, self._inner.work_dir) for path in paths]
-        if checker is None or any(within(prefix, name) for prefix in checker.literal_prefixes for name in names):
+    @contextmanager
+    def distrusted(self) -> Generator[None, None, None]:
+        """Distrust every prefix for as long as the block runs: it runs a command."""
+        with self._lock:
+            self._commands += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._commands -= 1
             self.restarted()
 
     def watch(self, process: Process) -> None:
@@ -368,8 +387,11 @@ class _LiveRules:
         if self._plain is None or self._plain.work_dir != inner.work_dir:
             plain = PermissionChecker(self._ruleset, inner.work_dir, inner.capabilities.case_sensitive)
             self._plain = plain.with_alias(inner._as_given(), inner.work_dir)
-        prefixes = {prefix: inner._resolve_prefix(prefix) for prefix in self._plain.literal_prefixes}
-        checker = self._plain.with_prefixes({prefix: real for prefix, real in prefixes.items() if real != prefix})
+        for prefix in self._plain.literal_prefixes:
+            real, known = inner._resolve_prefix(prefix), self._led_to.get(prefix, ())
+            if real != prefix and real not in known:
+                self._led_to[prefix] = (*known, real)
+        checker = self._plain.with_prefixes(self._led_to)
         if self._last is not None and self._last[0] == checker:
             return self._last
         return checker, RuleMasks(checker, inner.work_dir)
@@ -390,7 +412,18 @@ def _refuses_paths(checker: PermissionChecker) -> bool:
 @overload
 def guarding(
     backend: Sandbox,
-    ruleset: PermissionRuleset | None,
+    ruleset: PermissionRuleset,
+    *,
+    ask: Ask | None = None,
+    ask_fallback: Literal["error", "deny"] = "error",
+    commands: CommandMode = "auto",
+) -> GuardedSandbox: ...
+
+
+@overload
+def guarding(
+    backend: Sandbox,
+    ruleset: None,
     *,
     ask: Ask | None = None,
     ask_fallback: Literal["error", "deny"] = "error",
@@ -401,7 +434,18 @@ def guarding(
 @overload
 def guarding(
     backend: Backend,
-    ruleset: PermissionRuleset | None,
+    ruleset: PermissionRuleset,
+    *,
+    ask: Ask | None = None,
+    ask_fallback: Literal["error", "deny"] = "error",
+    commands: CommandMode = "auto",
+) -> GuardedBackend: ...
+
+
+@overload
+def guarding(
+    backend: Backend,
+    ruleset: None,
     *,
     ask: Ask | None = None,
     ask_fallback: Literal["error", "deny"] = "error",
@@ -425,12 +469,17 @@ def guarding(
 
     Args:
         backend: any backend; a sandbox stays one.
-        ruleset, ask, ask_fallback, commands: as for :class:`GuardedSandbox`.
+        ruleset, ask, ask_fallback: as for :class:`GuardedBackend`.
+        commands: as for :class:`GuardedSandbox`; a backend without commands has nothing to confine.
 
     Raises:
         UnsupportedError: ``commands="confined"`` where the kernel cannot.
         InvalidArgumentError: *commands* or *ask_fallback* is none of its values.
     """
+    if commands not in ("auto", "confined", "inspected"):
+        raise InvalidArgumentError(f"commands: {commands!r} is none of 'auto', 'confined', 'inspected'")
+    if ask_fallback not in ("error", "deny"):
+        raise InvalidArgumentError(f"ask_fallback: {ask_fallback!r} is neither 'error' nor 'deny'")
     if ruleset is None:
         return backend
     if isinstance(backend, GuardedBackend) and backend._ruleset == ruleset:

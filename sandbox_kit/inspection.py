@@ -12,7 +12,7 @@ from contextlib import closing
 
 from sandbox_kit.errors import PathError, PathEscapeError, PermissionDeniedError
 from sandbox_kit.judge import Judge
-from sandbox_kit.paths import join, normalise
+from sandbox_kit.paths import join, normalise, within
 from sandbox_kit.primitives import FilePrimitives, Operations, allow
 from sandbox_kit.rules.commands import HOME, CommandLine, PathClaim
 from sandbox_kit.rules.shellglob import compile_shell_glob
@@ -39,7 +39,8 @@ def inspect(files: FilePrimitives, line: CommandLine, cwd: str, home: str, judge
         line: the command, split.
         cwd: where it starts: absolute, as typed.
         home: what ``~`` stands for: absolute.
-        confined: the kernel holds what the command itself does; only redirections count as writes.
+        confined: the kernel holds what the command itself does: only redirections count as writes, and
+            words outside *home* name what commands see there, not what the host has.
 
     Raises:
         PermissionDeniedError: a rule refuses a path, or the line names too many to look at.
@@ -52,6 +53,8 @@ def inspect(files: FilePrimitives, line: CommandLine, cwd: str, home: str, judge
         for path in _paths(files, claim, cwd, home):
             key = path, writes, claim.redirection
             if path in _STREAMS or key in seen:
+                continue
+            if confined and not claim.redirection and not within(normalise(path), home):
                 continue
             if len(seen) >= _MOST_NAMES:
                 raise _too_many(line)
@@ -76,7 +79,8 @@ def _ask(files: FilePrimitives, path: str, operations: Operations, judge: Judge,
     except PermissionDeniedError:
         raise
     except (PathError, PathEscapeError):
-        return
+        pass
+    judge.know(None)
 
 
 def _paths(files: FilePrimitives, claim: PathClaim, cwd: str, home: str) -> Iterator[str]:

@@ -60,23 +60,26 @@ class Approvals:
         return key in self._granted
 
     def grant(self, keys: list[_Key]) -> None:
-        """Remember *keys*, for each of their names too; the oldest are forgotten past a great many."""
+        """Remember *keys*; the oldest are forgotten past a great many."""
         with self._lock:
-            for operation, names, identity in keys:
-                self._granted[operation, names, identity] = None
-                self._granted.update(((operation, (name,), identity), None) for name in names)
+            self._granted.update(dict.fromkeys(keys))
             while len(self._granted) > _REMEMBERED:
                 del self._granted[next(iter(self._granted))]
 
-    def request(self, target: str, verdicts: list[Verdict]) -> None:
+    def request(self, target: str, pending: dict[_Key, Verdict]) -> None:
         """Return when a person approves.
+
+        The reason tells every deciding rule, and the real names where a link leads elsewhere.
 
         Raises:
             ApprovalRequiredError: there is nobody to ask.
             PermissionDeniedError: the person, or the fallback, says no.
         """
-        operation, rule = verdicts[0].operation, verdicts[0].rule
-        reason = "; ".join(dict.fromkeys(f"{each.operation}: {each.rule or 'by default'}" for each in verdicts))
+        first = next(iter(pending.values()))
+        operation, rule = first.operation, first.rule
+        rules = (f"{each.operation}: {each.rule or 'by default'}" for each in pending.values())
+        leads = (f"leads to {printable(name)}" for _, names, _ in pending for name in names[1:])
+        reason = "; ".join(dict.fromkeys([*rules, *leads]))
         if self.ask is not None:
             if self.ask(operation, target, reason) is not True:
                 said = f"{operation} {printable(target)}: not approved ({reason})"
@@ -138,7 +141,7 @@ class Judge:
         found: bool = False,
         hop: bool = False,
     ) -> bool:
-        verdict = self._verdict(operation, names, hop)
+        verdict = self.verdict(operation, names, hop)
         if verdict is not None and verdict.action != "allow":
             if verdict.action == "deny":
                 return self._refuse(verdict, found)
@@ -167,7 +170,7 @@ class Judge:
         if (verdict.operation, verdict.rule) not in self._covered:
             return False
         if identity is not None:
-            self._approvals.grant([(verdict.operation, names, identity)])
+            self._approvals.grant([(verdict.operation, known, identity) for known in (names, names[:1])])
         return True
 
     def mentioned(
@@ -180,7 +183,10 @@ class Judge:
         hop: bool = False,
     ) -> bool:
         """Answer for a path that a command mentions: held to rules, not to defaults; no call ends here."""
-        return self(operation, names, hop=True)
+        allowed = self(operation, names, hop=True)
+        if identity is not None:
+            self.know(identity)
+        return allowed
 
     def redirected(
         self,
@@ -192,9 +198,13 @@ class Judge:
         hop: bool = False,
     ) -> bool:
         """Answer for a path that a command line redirects to or from; no call ends here."""
-        return self(operation, names, hop=hop)
+        allowed = self(operation, names, hop=hop)
+        if identity is not None:
+            self.know(identity)
+        return allowed
 
-    def _verdict(self, operation: Operation, names: tuple[str, ...], hop: bool) -> Verdict | None:
+    def verdict(self, operation: Operation, names: tuple[str, ...], hop: bool = False) -> Verdict | None:
+        """Return what the rules say, before anybody is asked; None where no rule speaks of a link on the way."""
         if operation == "execute" and self._command is not None:
             return self._command_verdict(self._command)
         if hop:
@@ -211,12 +221,18 @@ class Judge:
     def _refuse(self, verdict: Verdict, found: bool) -> bool:
         if found:
             return False
-        raise PermissionDeniedError(verdict.operation, self._target, verdict.rule)
+        if self._command is None or verdict.operation == "execute":
+            raise PermissionDeniedError(verdict.operation, self._target, verdict.rule)
+        raise PermissionDeniedError(verdict.operation, verdict.name, verdict.rule)
 
-    def _settle(self, identity: Identity) -> None:
-        """Take *identity* for that of every name asked for since the last one."""
+    def know(self, identity: Identity | None) -> None:
+        """Take *identity* for that of every name asked for since the last one; None for what has none."""
         self._asked.update({(*asked, identity): verdict for asked, verdict in self._unknown.items()})
         self._unknown.clear()
+
+    def _settle(self, identity: Identity) -> None:
+        """Everything about one target is named: give the call up where somebody has to approve."""
+        self.know(identity)
         if not self._gathering and self.pending():
             raise _Pending(self)
         self._covered.update((verdict.operation, verdict.rule) for verdict in self._asked.values())
@@ -233,7 +249,7 @@ class Judge:
     def request(self) -> None:
         """Ask for all that is pending, and make ready for another attempt."""
         pending = self.pending()
-        self._approvals.request(self._target, list(pending.values()))
+        self._approvals.request(self._target, pending)
         self._granted.update(pending)
         self._approvals.grant([key for key in pending if key[2] is not None])
         self._asked.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath, PurePosixPath
+from pathlib import PurePosixPath
 
 from sandbox_kit.errors import InvalidArgumentError
 
@@ -10,20 +10,24 @@ __all__ = ["SandboxPath", "check_path", "climbs", "display", "join", "normalise"
 
 SandboxPath = str | PurePosixPath
 
+_LONGEST = 2**16
+
 
 def check_path(path: SandboxPath) -> str:
     """Return *path* as text, with bytes that are valid UTF-8 decoded.
 
     Raises:
-        InvalidArgumentError: it is no text or PurePosixPath, or holds a NUL or a lone
-            surrogate that surrogateescape does not make.
+        InvalidArgumentError: it is no text or PurePosixPath, is longer than 65,536 characters, or
+            holds a NUL or a lone surrogate that surrogateescape does not make.
     """
-    if isinstance(path, PurePath):
-        path = path.as_posix()
+    if isinstance(path, PurePosixPath):
+        path = str(path)
     if not isinstance(path, str):
         raise InvalidArgumentError(f"a path is a str or a PurePosixPath, not {type(path).__name__}")
     if "\0" in path:
         raise InvalidArgumentError(f"a path cannot hold a NUL: {path!r}")
+    if len(path) > _LONGEST:
+        raise InvalidArgumentError(f"a path of {len(path)} characters is too long: at most {_LONGEST} are taken")
     return path if path.isascii() else _decoded(path)
 
 

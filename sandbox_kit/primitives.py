@@ -272,7 +272,7 @@ class CommandPrimitives(ABC):
 
     @abstractmethod
     def _start(self) -> None:
-        """Bring up what runs commands; called once until :meth:`_stop`."""
+        """Bring up what runs commands, unless it is up."""
 
     @abstractmethod
     def _stop(self, purge: bool) -> None:

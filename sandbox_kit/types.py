@@ -5,8 +5,8 @@ Times are float seconds, sizes are bytes. Paths are those of the sandbox's own f
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any, Literal, NoReturn
 
@@ -95,7 +95,7 @@ class GrepMatch:
         line: the line without its end (``\\n`` or ``\\r\\n``); undecodable bytes as U+FFFD.
         before: the context lines before it, oldest first.
         after: the context lines after it.
-        binary: whether the file holds a NUL byte; *line* is then empty.
+        binary: whether the line holds a NUL byte: *line* is then empty, and it is the file's last match.
     """
 
     path: str
@@ -217,7 +217,7 @@ class Identity:
     inode: int
 
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -260,7 +260,7 @@ def _positive(instance: object, attribute: Attribute[Any], value: float | None) 
         return
     if isinstance(value, bool) or not isinstance(value, attribute.metadata["kinds"]):
         raise InvalidArgumentError(f"{attribute.name}: {value!r} is not a number of the right kind")
-    if not math.isfinite(value) or value <= 0:
+    if not 0 < value <= sys.maxsize:
         raise InvalidArgumentError(f"{attribute.name}: {value!r} is not a positive number")
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["glob", "grep", "listing", "query", "shown", "wanted"]
 
+_GLOB: Operations = ("glob",)
+
 
 def shown(path: str, work_dir: str) -> str:
     """Return a path as typed in the form that results have."""
@@ -58,18 +60,38 @@ def glob(backend: Backend, pattern: str, path: str) -> Listing:
     """Return what *pattern* matches beneath *path*; see :meth:`Backend.glob`."""
     parsed = compile_walk_glob(pattern, normalise(path, backend.work_dir))
     state, names = _literal_start(parsed)
-    depth = None if parsed.depth is None else parsed.depth - len(names)
-    entries = backend._scandir(path, operations=("glob",), authorize=allow, depth=depth)
     base = "/".join([path or ".", *names])
-    if names:
-        entries.close()
-        try:
-            entries = backend._scandir(base, operations=("glob",), authorize=allow, depth=depth)
-        except (PathNotFoundError, PathNotDirectoryError):
-            return Listing()
+    entries = _beneath(backend, path, base, parsed.depth, len(names)) if names else None
+    if entries is None:
+        state, base = parsed.start, path
+        entries = backend._scandir(path, operations=_GLOB, authorize=allow, depth=parsed.depth)
     found = listing(entries)
     selected = _Selection(parsed, state, normalise(base, backend.work_dir), backend.work_dir)
     return Listing(filter(selected, found), found.skipped)
+
+
+def _beneath(
+    backend: Backend, path: str, base: str, depth: int | None, level: int
+) -> Generator[Entry, None, None] | None:
+    """Walk from where a pattern's literal start leads; None where a rule hides that place.
+
+    It may lead across links. Both places are asked for at once; *path* must be a directory.
+    """
+    try:
+        start, _ = backend._resolve((path, base), operations=_GLOB, authorize=allow)
+        if not start.inode:
+            raise PathNotFoundError(path)
+        below = None if depth is None else depth - level
+        return backend._scandir(base, operations=_GLOB, authorize=allow, depth=below)
+    except PermissionDeniedError:
+        return None
+    except (PathNotFoundError, PathNotDirectoryError):
+        backend._scandir(path, operations=_GLOB, authorize=allow).close()
+        return _nothing()
+
+
+def _nothing() -> Generator[Entry, None, None]:
+    yield from ()
 
 
 def _literal_start(parsed: WalkGlob) -> tuple[int, list[str]]:

@@ -127,6 +127,11 @@ class TestCheckPath:
         with pytest.raises(InvalidArgumentError):
             paths.check_path(path)
 
-    def test_a_windows_path_becomes_posix(self) -> None:
+    def test_a_path_of_another_system_is_refused(self) -> None:
         windows: Any = PureWindowsPath("a\\b")
-        assert paths.check_path(windows) == "a/b"
+        with pytest.raises(InvalidArgumentError):
+            paths.check_path(windows)
+
+    def test_a_path_longer_than_any_name_is_refused(self) -> None:
+        with pytest.raises(InvalidArgumentError, match="too long"):
+            paths.check_path("a/" * 40_000)

@@ -10,7 +10,7 @@ from sandbox_kit.backends.local.backend import LocalBackend
 from sandbox_kit.backends.local.probe import can_confine
 from sandbox_kit.cli.exits import ExitCode, UsageError
 from sandbox_kit.cli.running import command_of
-from sandbox_kit.cli.screen import Colour, Screen
+from sandbox_kit.cli.screen import COLOUR_OF, Screen
 from sandbox_kit.cli.workspace import load_rules
 from sandbox_kit.errors import PathError, PathEscapeError, PermissionDeniedError
 from sandbox_kit.guard import GuardedBackend
@@ -20,13 +20,12 @@ from sandbox_kit.paths import check_path
 from sandbox_kit.primitives import Operations, allow
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.rules.commands import CommandLine, split_command
+from sandbox_kit.rules.compiled import STRICTNESS
 from sandbox_kit.types import Action, Identity, Operation
 
 __all__ = ["check"]
 
 _CONSULTED: dict[str, Operations] = {"edit": ("edit", "read", "write"), "grep": ("grep", "read")}
-_COLOURS: dict[Action, Colour] = {"allow": "green", "ask": "yellow", "deny": "red"}
-_STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 @frozen
@@ -58,7 +57,8 @@ class Recorder(Judge):
     def __init__(self, checker: PermissionChecker, line: CommandLine | None = None, unconfined: bool = False) -> None:
         super().__init__(checker, Approvals(None, "error"), allow, "", line, unconfined)
         self.findings: list[Finding] = []
-        self._typed: str | None = None
+        self._first: str | None = None
+        self._of_command = line is not None
 
     def __call__(
         self,
@@ -69,9 +69,9 @@ class Recorder(Judge):
         found: bool = False,
         hop: bool = False,
     ) -> bool:
-        self._typed = self._typed or names[0]
+        self._first = self._first or names[0]
         for name in names:
-            verdict = self._verdict(operation, (name,), hop)
+            verdict = self.verdict(operation, (name,), hop)
             if verdict is not None:
                 why = self._why(operation, verdict.name, hop, real=len(names) > 1)
                 self.note(Finding(verdict.action, operation, verdict.name, verdict.rule, why))
@@ -84,12 +84,12 @@ class Recorder(Judge):
 
     def _why(self, operation: Operation, name: str, hop: bool, real: bool) -> str:
         if operation == "execute":
-            return "the command" if name == self._typed else "a part of the command"
-        if self._command is not None:
+            return "the command" if name == self._first else "a part of the command"
+        if self._of_command:
             return "where the command starts" if operation == "ls" else "a path that the command names"
         if hop:
             return "a symbolic link on the way"
-        if name == self._typed:
+        if name == self._first:
             return "the path as typed"
         return "where the path really leads" if real else "a directory that would be made"
 
@@ -114,7 +114,7 @@ def check(args: Namespace, screen: Screen) -> int:
 
 def _weight(finding: Finding) -> tuple[int, bool]:
     """Order by strictness; a rule tells more of a refusal than a default does."""
-    return _STRICTNESS[finding.action], finding.action != "allow" and finding.rule is not None
+    return STRICTNESS[finding.action], finding.action != "allow" and finding.rule is not None
 
 
 def _of_path(files: LocalBackend, checker: PermissionChecker, args: Namespace) -> tuple[str, list[Finding]]:
@@ -145,13 +145,13 @@ def _of_command(files: LocalBackend, checker: PermissionChecker, args: Namespace
 
 
 def _print(screen: Screen, target: str, finding: Finding) -> None:
-    screen.line(f"{screen.paint(finding.action, _COLOURS[finding.action], bold=True)}: {screen.name(target)}")
+    screen.line(f"{screen.paint(finding.action, COLOUR_OF[finding.action], bold=True)}: {screen.name(target)}")
     screen.line(f"  rule: {screen.name(finding.rule) if finding.rule else 'none matches, the default decides'}")
     screen.line(f"  name: {screen.name(finding.name)}")
     screen.line(f"  why:  it is {finding.why}")
 
 
 def _print_finding(screen: Screen, finding: Finding) -> None:
-    action = screen.paint(f"{finding.action:<5}", _COLOURS[finding.action])
+    action = screen.paint(f"{finding.action:<5}", COLOUR_OF[finding.action])
     rule = screen.name(finding.rule or "by default")
     screen.line(f"  {action} {finding.operation:<7} {screen.name(finding.name)}: {rule} ({finding.why})")

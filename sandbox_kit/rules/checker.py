@@ -8,6 +8,7 @@ from functools import cached_property
 from attrs import evolve, field, frozen
 
 from sandbox_kit.errors import ApprovalRequiredError, InvalidArgumentError, PermissionDeniedError
+from sandbox_kit.paths import within
 from sandbox_kit.rules.commands import split_command
 from sandbox_kit.rules.compiled import CommandRules, Outcome, PathRules, Place, strictest
 from sandbox_kit.rules.globs import literal_prefix, normal_path
@@ -45,7 +46,7 @@ class PermissionChecker:
     work_dir: str = field(default="/", converter=_as_work_dir)
     case_sensitive: bool = True
     _aliases: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, repr=False)
-    _prefixes: Mapping[str, str] = field(factory=dict, kw_only=True, repr=False)
+    _prefixes: Mapping[str, tuple[str, ...]] = field(factory=dict, kw_only=True, repr=False)
     _operations: dict[str, PathRules] = field(init=False, factory=dict, repr=False, eq=False)
     _compiled: dict[object, PathRules] = field(init=False, factory=dict, repr=False, eq=False)
 
@@ -101,7 +102,7 @@ class PermissionChecker:
             InvalidArgumentError: as :meth:`verdict`.
         """
         rules = self._rules(operation)
-        decided = [(outcome, name) for name in names if (outcome := rules.decide(name)).rule is not None]
+        decided = [each for each in self._decided(rules, names) if each[0].rule is not None]
         if not decided:
             return None
         found, name = max(decided, key=strictest)
@@ -153,7 +154,7 @@ class PermissionChecker:
 
     # -- where names lead
 
-    @property
+    @cached_property
     def literal_prefixes(self) -> frozenset[str]:
         """The absolute literal prefixes of its deny and ask rules on paths."""
         rules = {rule for operation in PATH_OPERATIONS for rule in self.ruleset.rules_for(operation)}
@@ -161,15 +162,16 @@ class PermissionChecker:
         prefixes = (literal_prefix(steps) for rule in refusing for steps in self._place.patterns(rule))
         return frozenset(prefix for prefix in prefixes if prefix is not None)
 
-    def with_prefixes(self, mapping: Mapping[str, str]) -> PermissionChecker:
+    def with_prefixes(self, mapping: Mapping[str, Sequence[str]]) -> PermissionChecker:
         """Return a checker whose deny and ask rules also hold with their literal prefix resolved.
 
         An allow holds as written only: what the sandbox makes of a name never widens one.
 
         Args:
-            mapping: for a literal prefix, the name that it resolves to in the sandbox; both absolute.
+            mapping: for a literal prefix, the names that it resolves to in the sandbox; all absolute.
         """
-        return evolve(self, prefixes={normal_path(prefix): normal_path(real) for prefix, real in mapping.items()})
+        resolved = {normal_path(prefix): tuple(map(normal_path, reals)) for prefix, reals in mapping.items()}
+        return evolve(self, prefixes=resolved)
 
     def with_alias(self, given: str, real: str) -> PermissionChecker:
         """Return a checker that takes rules beneath *given* as rules beneath *real*, too.
@@ -185,14 +187,22 @@ class PermissionChecker:
 
     def _decide(self, operation: Operation, names: Sequence[str]) -> tuple[Outcome, str]:
         rules = self._operations.get(operation)
-        if rules is not None and len(names) == 1:
+        if rules is not None and len(names) == 1 and not self._aliases:
             return rules.decide(names[0]), names[0]
         if not names:
             raise InvalidArgumentError("no name to judge")
         if operation == "execute":
             return max(map(self._decide_line, names), key=strictest)
-        rules = self._rules(operation)
-        return max([(rules.decide(name), name) for name in names], key=strictest)
+        return max(self._decided(self._rules(operation), names), key=strictest)
+
+    def _decided(self, rules: PathRules, names: Sequence[str]) -> list[tuple[Outcome, str]]:
+        """Return what decides on each name, and what refuses it by a rule in the operator's spelling of it."""
+        decided = [(rules.decide(name), name) for name in names]
+        for given, real in self._aliases:
+            inside = [name for name in (normal_path(each, self.work_dir) for each in names) if within(name, real)]
+            spelled = [(rules.decide(given + name[len(real) :]), name) for name in inside]
+            decided += [each for each in spelled if each[0].rule is not None and each[0].strictness]
+        return decided
 
     def _decide_line(self, line: str) -> tuple[Outcome, str]:
         split = split_command(_without_nul(line))

@@ -57,13 +57,13 @@ class Place:
         work_dir: where relative patterns and names start; absolute and normal.
         case_sensitive: whether two names that differ in case are two files.
         aliases: pairs of a directory as the operator spells it and its real name.
-        prefixes: literal prefixes of rules, each with the real name that it resolves to.
+        prefixes: literal prefixes of rules, each with the real names that it resolves to.
     """
 
     work_dir: str = "/"
     case_sensitive: bool = True
     aliases: tuple[tuple[str, str], ...] = ()
-    prefixes: Mapping[str, str] = field(factory=dict)
+    prefixes: Mapping[str, tuple[str, ...]] = field(factory=dict)
 
     def patterns(self, rule: PermissionRule) -> list[Steps]:
         """The alternatives of *rule* from the root: as written, and in the operator's other spelling.
@@ -81,8 +81,9 @@ class Place:
         for steps in self.patterns(rule):
             yield steps
             prefix = literal_prefix(steps)
-            if rule.action != "allow" and prefix is not None and prefix in self.prefixes:
-                yield (*path_names(self.prefixes[prefix]), *steps[len(path_names(prefix)) :])
+            if rule.action != "allow" and prefix is not None:
+                for real in self.prefixes.get(prefix, ()):
+                    yield (*path_names(real), *steps[len(path_names(prefix)) :])
 
 
 def _moved(steps: Steps, given: str, real: str) -> Steps | None:

@@ -137,4 +137,7 @@ def _reach(alternative: Alternative) -> int | None:
 
 def _depends_on_place(rule: PermissionRule) -> bool:
     """Whether another directory's name may make an allowing *rule* match."""
-    return _rule_reach(rule) != 0
+    return any(
+        _reach(alternative) != 0 or alternative.directory or Gap.GLOBSTAR in alternative.segments[1:]
+        for alternative in parse_glob(rule.pattern).alternatives
+    )

@@ -16,6 +16,7 @@ from sandbox_kit.errors import (
     InvalidArgumentError,
     NotRegularFileError,
     PathAccessError,
+    PathError,
     PathNotFoundError,
     PolicyError,
 )
@@ -237,6 +238,7 @@ class PermissionRuleset:
             PathNotFoundError: there is no such file.
             PathAccessError: it cannot be opened.
             NotRegularFileError: it is no file.
+            PathError: another failure to read it, such as a name that is too long.
         """
         from sandbox_kit.rules.documents import parse_document
 
@@ -259,6 +261,10 @@ def _read_file(path: Path) -> bytes:
             content = file.read(MAX_DOCUMENT + 1)
     except PermissionError:
         raise PathAccessError(str(path)) from None
+    except PathError:
+        raise
+    except (OSError, ValueError) as error:
+        raise PathError(str(path), str(error)) from error
     if len(content) > MAX_DOCUMENT:
         raise PolicyError([f"{path}: more than {MAX_DOCUMENT} bytes"])
     return content

@@ -175,7 +175,7 @@ def test_rules_reach_what_a_command_searches(project: Path) -> None:
 def test_a_refused_command_names_the_rule(project: Path) -> None:
     done = kit("run", "--root", str(project), "--commands", "inspected", "--", "cat", ".env")
     assert (done.returncode, done.stdout) == (126, b"")
-    assert done.stderr == b"sandbox-kit: read cat .env: denied by rule deny **/.env\n"
+    assert done.stderr.decode() == f"sandbox-kit: read {project}/.env: denied by rule deny **/.env\n"
 
 
 def test_where_nothing_can_confine_the_package_and_the_option_are_named(project: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kit.backends.local import LocalBackend
+from sandbox_kit.backends.local import LocalBackend, LocalSandbox
 from sandbox_kit.backends.state import StateBackend
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import ApprovalRequiredError, PathNotFoundError, PermissionDeniedError, SandboxConflictError
@@ -196,3 +196,36 @@ def test_a_download_and_an_export_are_asked_for_once(backend: Backend, tmp_path:
         assert b"tree/a" in archive.read()
     guarded.download("x", tmp_path / "single")
     assert [target for _, target, _ in person.questions] == ["tree", "x"]
+
+
+def test_a_glob_with_a_literal_start_is_asked_for_once(backend: Backend) -> None:
+    person = Person()
+    found = guarding(backend, ASK, ask=person).glob("tree/*")
+    assert [entry.name for entry in found] == ["a", "b.pem"]
+    assert len(person.questions) == 1
+
+
+def test_the_person_is_told_where_a_link_leads_and_approves_no_more(tmp_path: Path) -> None:
+    backend = LocalBackend(tmp_path)
+    backend.write("secret", "TOPSECRET")
+    (tmp_path / "notes").symlink_to("secret")
+    person = Person()
+    guarded = guarding(backend, ASK, ask=person)
+    guarded.read("notes")
+    assert f"leads to {tmp_path}/secret" in person.questions[0][2]
+    guarded.read("secret")
+    assert [target for _, target, _ in person.questions] == ["notes", "secret"]
+
+
+def test_an_approved_command_is_asked_for_again_when_a_file_that_it_names_is_another(tmp_path: Path) -> None:
+    (tmp_path / "plan").write_text("first")
+    person = Person()
+    rules = PermissionRuleset("allow", read=OperationPermissions(rules=(PermissionRule("plan", "ask"),)))
+    with guarding(LocalSandbox(tmp_path), rules, ask=person, commands="inspected") as guarded:
+        for _ in range(2):
+            assert guarded.execute("cat plan").stdout == "first"
+        assert len(person.questions) == 1
+        (tmp_path / "plan").rename(tmp_path / "old")
+        (tmp_path / "plan").write_text("second")
+        assert guarded.execute("cat plan").stdout == "second"
+    assert len(person.questions) == 2

@@ -175,3 +175,42 @@ class TestRuleOfEachCall:
         matches = self.guarded(memory, grep="*.pem").grep("hit", limit=1)
         assert [match.path for match in matches] == ["z.txt"]
         assert not matches.truncated
+
+
+@pytest.mark.parametrize("ruleset", ["secrets", {"default": "deny"}, [], 5])
+def test_anything_but_a_ruleset_is_refused(memory: StateBackend, ruleset: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="PermissionRuleset"):
+        guarding(memory, ruleset)  # type: ignore[call-overload]
+
+
+def test_an_ask_that_cannot_be_called_is_refused(memory: StateBackend) -> None:
+    with pytest.raises(InvalidArgumentError, match="ask"):
+        guarding(memory, denying("x"), ask=True)  # type: ignore[call-overload]
+
+
+def test_options_are_looked_at_for_files_alone_too(memory: StateBackend) -> None:
+    with pytest.raises(InvalidArgumentError):
+        guarding(memory, denying("x"), commands="some")  # type: ignore[call-overload]
+
+
+def test_a_guarded_sandbox_travels_unstarted(tmp_path: Path) -> None:
+    guarded = guarding(LocalSandbox(tmp_path), denying("**/.env"))
+    with pickle.loads(pickle.dumps(guarded)) as again:
+        again.write("ok", "fine")
+        with pytest.raises(PermissionDeniedError):
+            again.read(".env")
+
+
+def test_a_start_through_another_guard_of_a_stopped_sandbox_starts_it(tmp_path: Path) -> None:
+    sandbox = LocalSandbox(tmp_path)
+    one, two = guarding(sandbox, denying("a")), guarding(sandbox, denying("b"))
+    one.start()
+    two.start()
+    one.stop()
+    assert two.start().execute("echo hi").stdout == "hi\n"
+    two.stop()
+
+
+def test_a_glob_beneath_a_denied_directory_leaves_it_out(memory: StateBackend) -> None:
+    guarded = guarding(memory, denying("data/**"))
+    assert guarded.glob("data/*") == guarded.glob("{data,nothing}/*") == []

@@ -85,3 +85,48 @@ def test_the_root_as_given_is_the_root_for_every_rule(workspace: Path) -> None:
     guarded.write(f"{link}/ok", "fine")
     assert guarded.read(f"{workspace}/ok") == guarded.read("ok") == "fine"
     assert denied(guarded)
+
+
+def test_what_a_prefix_led_to_stays_refused(workspace: Path) -> None:
+    """Pointing the link elsewhere, or putting a directory in its place, opens nothing."""
+    (workspace / "data").symlink_to("private")
+    guarded = guarding(LocalBackend(workspace), RULES)
+    assert denied(guarded)
+    (workspace / "data").unlink()
+    (workspace / "data").mkdir()
+    guarded.write("other", "x")
+    guarded.remove("other")
+    assert denied(guarded)
+
+
+def test_a_prefix_reached_through_another_link(workspace: Path) -> None:
+    (workspace / "dir").mkdir()
+    (workspace / "elsewhere").symlink_to("../private")
+    (workspace / "link").symlink_to("dir")
+    rules = PermissionRuleset("allow", read=OperationPermissions(rules=(PermissionRule("dir/data/**", "deny"),)))
+    guarded = guarding(LocalBackend(workspace), rules)
+    assert not denied(guarded)
+    guarded.move("elsewhere", "link/data")
+    assert denied(guarded)
+
+
+def test_a_link_that_a_running_command_repoints(workspace: Path) -> None:
+    with guarding(LocalSandbox(workspace), RULES, commands="inspected") as guarded:
+        seen: list[bool] = []
+        command = [
+            "python3",
+            "-c",
+            "import os, time; os.symlink('private', 'da' + 'ta'); print(1, flush=True); input()",
+        ]
+        guarded.execute(command, stdin="go\n", on_output=lambda stream, text: seen.append(denied(guarded)))
+        assert seen == [True]
+
+
+def test_a_pattern_with_wildcards_in_the_spelling_of_a_linked_root(workspace: Path) -> None:
+    link = workspace.parent / "alias"
+    link.symlink_to(workspace)
+    rules = PermissionRuleset("allow", rules=[PermissionRule(f"{workspace.parent}/ali*/private/**", "deny")])
+    guarded = guarding(LocalBackend(link), rules)
+    assert denied(guarded)
+    guarded.write("ok", "fine")
+    assert guarded.read(f"{link}/ok") == "fine"

@@ -218,7 +218,7 @@ def test_a_deny_or_ask_also_holds_where_its_literal_prefix_leads() -> None:
         work_dir="/w",
     )
     assert found.literal_prefixes == {"/etc", "/w/private"}
-    resolved = found.with_prefixes({"/etc": "/private/etc/", "/w/private": "/w/store/p", "/w/data": "/secret"})
+    resolved = found.with_prefixes({"/etc": ["/private/etc/"], "/w/private": ["/w/store/p"], "/w/data": ["/secret"]})
     assert resolved.verdict("read", "/private/etc/passwd").rule == "deny /etc/**"
     assert resolved.verdict("read", "/w/store/p/a.key").rule == "ask private/*.key"
     assert resolved.verdict("read", "/w/store/p/a.txt").rule is None
@@ -230,7 +230,7 @@ def test_a_deny_or_ask_also_holds_where_its_literal_prefix_leads() -> None:
 
 def test_a_resolved_deny_keeps_its_place_among_the_rules() -> None:
     found = checker(("allow", "/p/etc/ok"), ("deny", "/etc/**"), ("allow", "/p/**"), default="deny")
-    found = found.with_prefixes({"/etc": "/p/etc"})
+    found = found.with_prefixes({"/etc": ["/p/etc", "/q"]})
     assert [found.allows("read", path) for path in ("/p/etc/ok", "/p/etc/no", "/p/x")] == [True, False, True]
 
 
@@ -245,7 +245,7 @@ def test_rules_beneath_the_operators_spelling_of_the_root_hold_beneath_its_real_
     assert alias.verdict("read", "/real/a").rule == "allow /link/**"
     assert alias.verdict("read", "/link/a").rule is None
     assert alias.literal_prefixes == {"/link/private", "/real/private"}
-    resolved = alias.with_prefixes({"/real/private": "/real/p"})
+    resolved = alias.with_prefixes({"/real/private": ["/real/p"]})
     assert resolved.verdict("read", "/real/p/k").rule == "deny /link/private/**"
     assert found.with_alias("/real", "/real/.") is found
 

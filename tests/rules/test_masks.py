@@ -51,6 +51,8 @@ def test_a_hidden_directory_may_open_beneath_for_an_earlier_allow() -> None:
         ((("deny", "{**/.env,conf/key}"),), "/w/a/.env", ("/w/a",)),
         ((("allow", "docs/**"), ("deny", "**/.env")), "/w/a/.env", ("/w/a",)),
         ((("allow", "*.example"), ("deny", "**/.env")), "/w/a/.env", ()),
+        ((("allow", "**/public/**"), ("deny", "**/*.key")), "/w/a/b.key", ("/w/a",)),
+        ((("allow", "public/"), ("deny", "**/*.key")), "/w/a/b.key", ("/w/a",)),
         ((("deny", "other"), ("deny", "**/.env")), "/w/a/.env", ()),
         ((("deny", "**/.env"),), "/w/ok", ()),
         ((("deny", "**/.env"),), "/w/.env", ()),

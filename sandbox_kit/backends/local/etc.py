@@ -8,7 +8,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 __all__ = ["make_etc"]
@@ -61,7 +61,7 @@ def make_etc(directory: str, *, network: bool, source: str = "/etc") -> str:
         source: the host's own.
     """
     files = (*_FILES, "resolv.conf") if network else _FILES
-    made = os.path.join(directory, f"etc-{_fingerprint(source, files)}")
+    made = os.path.join(directory, f"etc-{_fingerprint(source, files, _own_files(network))}")
     if os.path.isdir(made):
         return made
     scratch = tempfile.mkdtemp(prefix="new-", dir=directory)
@@ -80,9 +80,9 @@ def make_etc(directory: str, *, network: bool, source: str = "/etc") -> str:
     return made
 
 
-def _fingerprint(source: str, files: Iterable[str]) -> str:
+def _fingerprint(source: str, files: Iterable[str], own: Mapping[str, str]) -> str:
     """A name for all that the small /etc depends on."""
-    parts: list[object] = [_FILES, _TREES, source, os.geteuid(), os.getegid(), int(time.time() // _RENEW)]
+    parts: list[object] = [_FILES, _TREES, own, source, os.geteuid(), os.getegid(), int(time.time() // _RENEW)]
     for name in (*files, *_TREES):
         try:
             status = os.stat(os.path.join(source, name))
@@ -101,13 +101,13 @@ def _remove_old(directory: str) -> None:
 
 def _own_files(network: bool) -> dict[str, str]:
     uid, gid = os.geteuid(), os.getegid()
-    user = f"sandbox:x:{uid}:{gid}::/:/bin/sh\n" if uid not in (0, _NOBODY) else ""
-    group = f"sandbox:x:{gid}:\n" if gid not in (0, _NOBODY) else ""
+    user = f"sandbox:*:{uid}:{gid}::/:/bin/sh\n" if uid not in (0, _NOBODY) else ""
+    group = f"sandbox:*:{gid}:\n" if gid not in (0, _NOBODY) else ""
     names = "files dns" if network else "files"
     sources = {"passwd": "files", "group": "files", "shadow": "files", "hosts": names, "services": "files"}
     return {
-        "passwd": f"root:x:0:0:root:/:/bin/sh\n{user}nobody:x:{_NOBODY}:{_NOBODY}::/:/bin/false\n",
-        "group": f"root:x:0:\n{group}nogroup:x:{_NOBODY}:\n",
+        "passwd": f"root:*:0:0:root:/:/bin/sh\n{user}nobody:*:{_NOBODY}:{_NOBODY}::/:/bin/false\n",
+        "group": f"root:*:0:\n{group}nogroup:*:{_NOBODY}:\n",
         "hosts": "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n",
         "hostname": "sandbox\n",
         "nsswitch.conf": "".join(f"{name}: {places}\n" for name, places in sources.items()),

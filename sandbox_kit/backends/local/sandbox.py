@@ -87,7 +87,7 @@ class LocalSandbox(LocalBackend, Sandbox):
         self._discard: weakref.finalize[Any, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_id", "_life", "_started", "_running", "_end", "_discard"}
+        left_out = {"_id", "_life", "_running", "_end", "_discard"}
         kept = {name: value for name, value in super().__getstate__().items() if name not in left_out}
         return kept | {"_given": ""} if self._temporary else kept
 
@@ -144,6 +144,8 @@ class LocalSandbox(LocalBackend, Sandbox):
         return SandboxClosedError(f"{self!r} is not started: use 'with sandbox:' or call start()")
 
     def _start(self) -> None:
+        if self._opened is not None:
+            return
         self._terms.check()
         if not self._given:
             self._given = temporary.make()
