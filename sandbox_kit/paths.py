@@ -6,7 +6,18 @@ from pathlib import PurePosixPath
 
 from sandbox_kit.errors import InvalidArgumentError
 
-__all__ = ["SandboxPath", "check_path", "climbs", "display", "join", "normalise", "parts", "relative", "within"]
+__all__ = [
+    "SandboxPath",
+    "check_path",
+    "climbs",
+    "display",
+    "join",
+    "left_behind",
+    "normalise",
+    "parts",
+    "relative",
+    "within",
+]
 
 SandboxPath = str | PurePosixPath
 
@@ -73,6 +84,19 @@ def normalise(path: str, base: str = "/") -> str:
         elif kept:
             kept.pop()
     return "/" + "/".join(kept)
+
+
+def left_behind(path: str, base: str = "/") -> list[str]:
+    """Return what each ``..`` in *path* leaves, as text: absolute, in order; *base* is where a relative path starts."""
+    kept: list[str] = []
+    left: list[str] = []
+    for part in parts(path if path.startswith("/") else f"{base}/{path}"):
+        if part != "..":
+            kept.append(part)
+        elif kept:
+            left.append("/" + "/".join(kept))
+            kept.pop()
+    return left
 
 
 def join(parent: str, name: str) -> str:

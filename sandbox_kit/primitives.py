@@ -4,7 +4,7 @@ A public method of :class:`~sandbox_kit.contract.Backend` calls one or more prim
 names in ``operations`` what the caller is doing: the same ``_scandir`` serves ls, glob and
 export. A primitive asks ``authorize`` for every name of its target, in this order:
 
-1. the name as typed and normalised, before any I/O;
+1. the name as typed and normalised, before any I/O, and as hops what each ``..`` in it leaves;
 2. each symbolic link on the way (``hop=True``), once the target is pinned;
 3. whatever else the call touches: entries beneath, parents to be made, names to be given;
 4. last, with ``identity``, the typed and the real name of the target. Nothing leaves the
@@ -70,7 +70,8 @@ class Authorize(Protocol):
                 for ``"execute"`` the command line.
             identity: given with the last question about a target, when every name of it is known.
             found: the target was met in a walk: the answer may be False, and nothing is raised.
-            hop: the names are of a symbolic link on the way to the target.
+            hop: the names are of something on the way to the target: a symbolic link, or what a
+                ``..`` leaves.
 
         Raises:
             PermissionDeniedError: the caller named the target and a rule refuses it.

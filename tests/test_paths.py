@@ -135,3 +135,18 @@ class TestCheckPath:
     def test_a_path_longer_than_any_name_is_refused(self) -> None:
         with pytest.raises(InvalidArgumentError, match="too long"):
             paths.check_path("a/" * 40_000)
+
+
+@pytest.mark.parametrize(
+    ("path", "base", "left"),
+    [
+        ("a/b", "/w", []),
+        ("a/../b", "/w", ["/w/a"]),
+        ("private/deep/../../ok", "/w", ["/w/private/deep", "/w/private"]),
+        ("/x/../../y", "/w", ["/x"]),
+        ("../b", "/w", ["/w"]),
+        ("./a//../.", "/", ["/a"]),
+    ],
+)
+def test_what_each_step_up_leaves_behind(path: str, base: str, left: list[str]) -> None:
+    assert paths.left_behind(path, base) == left

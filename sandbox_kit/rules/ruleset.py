@@ -196,6 +196,10 @@ class PermissionRuleset:
         }
         return own[operation] or OperationPermissions()
 
+    def __repr__(self) -> str:
+        count = len(self.rules) + sum(len(self.permissions(operation).rules) for operation in OPERATIONS)
+        return f"PermissionRuleset(default={self.default!r}, {count} rules)"
+
     def default_for(self, operation: Operation) -> Action:
         """What happens to *operation* where no rule matches."""
         return self.permissions(operation).default or self.default

@@ -58,6 +58,9 @@ class Matches(Iterator[GrepMatch]):
         """Whether there is at least one more match than the limit; known once the iteration has ended."""
         return self._truncated
 
+    def __repr__(self) -> str:
+        return f"<Matches, found while they are asked for; skipped {len(self.skipped)}>"
+
     def __iter__(self) -> Self:
         return self
 

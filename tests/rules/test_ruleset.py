@@ -417,3 +417,10 @@ def test_building_rules_does_not_load_the_document_library() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
     assert shown.stdout.strip() == "False"
+
+
+def test_a_ruleset_shows_its_size_not_its_rules() -> None:
+    ruleset = PermissionRuleset(
+        "deny", rules=[PermissionRule("a", "allow")], read=OperationPermissions(rules=[PermissionRule("b", "ask")])
+    )
+    assert repr(ruleset) == "PermissionRuleset(default='deny', 2 rules)"

@@ -87,3 +87,10 @@ def test_skipped_grows_with_the_search() -> None:
     next(matches)
     assert list(matches.skipped) == [Skipped("locked1", "permission denied by the file system")]
     assert Matches(Search(0).run()).skipped == ()
+
+
+def test_it_shows_what_was_skipped_without_searching() -> None:
+    report = SearchReport()
+    report.skipped.append(Skipped("a", "why"))
+    matches = Matches(iter_of([]), report)
+    assert repr(matches) == "<Matches, found while they are asked for; skipped 1>"

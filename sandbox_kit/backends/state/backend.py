@@ -28,7 +28,7 @@ from sandbox_kit.errors import (
     UnsupportedError,
     printable,
 )
-from sandbox_kit.paths import check_path, display, join, normalise, relative, within
+from sandbox_kit.paths import check_path, display, join, left_behind, normalise, relative, within
 from sandbox_kit.primitives import Authorize, Entry, Operations, Query, settle
 from sandbox_kit.search.matches import Matches
 from sandbox_kit.types import Capabilities, FileInfo, Identity, Skipped, parse_size
@@ -118,16 +118,22 @@ class StateBackend(Backend):
         document.load_entries(entries, backend._tree)
         return backend
 
+    def __repr__(self) -> str:
+        return f"<StateBackend {self.id} at {self._work_dir}>"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_dict, (self.to_dict(),)
 
     # Judging: the questions that come before an act.
 
     def _judge_typed(self, path: str, operations: Operations, authorize: Authorize) -> str:
-        """Ask for the name as typed; return it, normalised."""
+        """Ask for the name as typed, and for what each ``..`` in it leaves; return the name, normalised."""
         typed = normalise(path, self._work_dir)
+        passed = left_behind(path, self._work_dir) if ".." in path else []
         for operation in operations:
             authorize(operation, (typed,))
+            for name in passed:
+                authorize(operation, (name,), hop=True)
         return typed
 
     def _find(self, path: str) -> Place:
