@@ -89,8 +89,8 @@ def test_skipped_grows_with_the_search() -> None:
     assert Matches(Search(0).run()).skipped == ()
 
 
-def test_it_shows_what_was_skipped_without_searching() -> None:
-    report = SearchReport()
-    report.skipped.append(Skipped("a", "why"))
-    matches = Matches(iter_of([]), report)
-    assert repr(matches) == "<Matches, found while they are asked for; skipped 1>"
+def test_it_shows_itself_without_searching() -> None:
+    search = Search(3)
+    matches = Matches(search.run(), search.report)
+    assert repr(matches) == "<Matches, found while they are asked for; skipped 0>"
+    assert search.found == 0
