@@ -46,7 +46,8 @@ def main() -> None:
             os.environ["PATH"] = path
             choose(program, scratch)
             print(
-                f"by {program}: {'hits':>7} {'rg raw':>8} {'grep raw':>9} {'bare':>8} {'guarded':>8} {'x rg':>6} {'x grep':>7}"
+                f"by {program}: {'hits':>7} {'rg raw':>8} {'grep raw':>9}"
+                f" {'bare':>8} {'guarded':>8} {'x rg':>6} {'x grep':>7}"
             )
             for word, hits in chosen_words(tree).items():
                 rg, grep, plain, held = median_ms(

@@ -57,6 +57,18 @@ if TYPE_CHECKING:
     from sandbox_kit.backends.local import LocalBackend, LocalSandbox
     from sandbox_kit.backends.state import StateBackend
     from sandbox_kit.guard import GuardedBackend, GuardedSandbox, guarding
+    from sandbox_kit.primitives import (
+        Authorize,
+        Command,
+        CommandPrimitives,
+        Entry,
+        FilePrimitives,
+        Masks,
+        Operations,
+        Query,
+        allow,
+        settle,
+    )
     from sandbox_kit.rules.checker import PermissionChecker
     from sandbox_kit.rules.presets import (
         DANGEROUS_COMMANDS,
@@ -81,6 +93,7 @@ if TYPE_CHECKING:
         PermissionRuleset,
     )
     from sandbox_kit.search.matches import Matches
+    from sandbox_kit.transfer import Export
 
 __all__ = [
     "DANGEROUS_COMMANDS",
@@ -98,14 +111,20 @@ __all__ = [
     "Action",
     "ApprovalRequiredError",
     "ArchiveError",
+    "Authorize",
     "Backend",
     "Capabilities",
+    "Command",
     "CommandFailedError",
+    "CommandPrimitives",
     "CommandResult",
     "CommandTimeoutError",
     "EditError",
     "EditResult",
+    "Entry",
+    "Export",
     "FileInfo",
+    "FilePrimitives",
     "GrepMatch",
     "GuardedBackend",
     "GuardedSandbox",
@@ -116,11 +135,13 @@ __all__ = [
     "Listing",
     "LocalBackend",
     "LocalSandbox",
+    "Masks",
     "Matches",
     "MissingDependencyError",
     "NotRegularFileError",
     "Operation",
     "OperationPermissions",
+    "Operations",
     "PathAccessError",
     "PathError",
     "PathEscapeError",
@@ -136,6 +157,7 @@ __all__ = [
     "PolicyError",
     "PresetRow",
     "Process",
+    "Query",
     "ReadLimitError",
     "RemoteProtocolError",
     "Sandbox",
@@ -150,10 +172,12 @@ __all__ = [
     "UnsupportedError",
     "Usage",
     "Verdict",
+    "allow",
     "combine",
     "guarding",
     "parse_size",
     "preset_table",
+    "settle",
 ]
 
 _LOADED_ON_FIRST_USE = {
@@ -163,6 +187,16 @@ _LOADED_ON_FIRST_USE = {
     "GuardedBackend": "sandbox_kit.guard",
     "GuardedSandbox": "sandbox_kit.guard",
     "guarding": "sandbox_kit.guard",
+    "Authorize": "sandbox_kit.primitives",
+    "Command": "sandbox_kit.primitives",
+    "CommandPrimitives": "sandbox_kit.primitives",
+    "Entry": "sandbox_kit.primitives",
+    "FilePrimitives": "sandbox_kit.primitives",
+    "Masks": "sandbox_kit.primitives",
+    "Operations": "sandbox_kit.primitives",
+    "Query": "sandbox_kit.primitives",
+    "allow": "sandbox_kit.primitives",
+    "settle": "sandbox_kit.primitives",
     "PermissionChecker": "sandbox_kit.rules.checker",
     "DANGEROUS_COMMANDS": "sandbox_kit.rules.presets",
     "DEFAULT": "sandbox_kit.rules.presets",
@@ -183,6 +217,7 @@ _LOADED_ON_FIRST_USE = {
     "PermissionRule": "sandbox_kit.rules.ruleset",
     "PermissionRuleset": "sandbox_kit.rules.ruleset",
     "Matches": "sandbox_kit.search.matches",
+    "Export": "sandbox_kit.transfer",
 }
 
 

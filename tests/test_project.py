@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import json
 import pkgutil
+import re
 import subprocess
 import sys
+import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sandbox_kit
+from sandbox_kit import contract, primitives
 
-NOT_AT_IMPORT = {"cattrs", "docker", "kubernetes", "daytona", "daytona_sdk", "re2", "pytest"}
+NOT_AT_IMPORT = {"cattrs", "docker", "kubernetes", "daytona", "daytona_sdk", "pytest"}
 
 PRINT_ATTEMPTS = """
 import json, sys
@@ -66,6 +71,30 @@ def test_any_module_can_be_the_first_to_be_imported() -> None:
 
 def test_every_public_name_is_there() -> None:
     assert [name for name in sandbox_kit.__all__ if not hasattr(sandbox_kit, name)] == []
+
+
+def test_all_that_a_backend_is_written_with_is_public() -> None:
+    assert set(primitives.__all__) | set(contract.__all__) <= set(sandbox_kit.__all__)
+
+
+def test_what_public_methods_return_and_take_is_public() -> None:
+    methods = [vars(cls)[name] for cls in (contract.Backend, contract.Sandbox) for name in vars(cls) if name[0] != "_"]
+    hints = [typing.get_type_hints(method) for method in methods if inspect.isfunction(method)]
+    classes = {hint for each in hints for hint in each.values() if inspect.isclass(hint)}
+    own = {cls.__name__ for cls in classes if cls.__module__.startswith("sandbox_kit.")}
+    assert {"Export", "Matches", "Process"} <= own <= set(sandbox_kit.__all__)
+
+
+def test_the_manual_has_every_verdict_of_every_preset() -> None:
+    manual = (Path(__file__).parents[1] / "docs" / "rules.rst").read_text(encoding="utf-8")
+    rows = re.findall(r"^``([A-Z]+)`` +((?:\w+, )*\w+)  +(\w+) +(\w+) +(\w+|--) +(\w+)$", manual, re.MULTILINE)
+    told = {
+        (name.lower(), operation, *said) for name, operations, *said in rows for operation in operations.split(", ")
+    }
+    assert told == {
+        (row.preset, row.operation, row.default, row.workspace, row.secret or "--", row.system)
+        for row in sandbox_kit.preset_table()
+    }
 
 
 def test_the_command_and_the_types_are_installed() -> None:

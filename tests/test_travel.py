@@ -26,12 +26,15 @@ import sandbox_kit.types
 from sandbox_kit.errors import SandboxError
 from sandbox_kit.types import Limits, Listing
 
-RECORD_MODULES = ("sandbox_kit.types",)
+RECORD_MODULES = ("sandbox_kit.types", "sandbox_kit.rules.ruleset", "sandbox_kit.rules.presets")
 
 SAMPLES: dict[object, object] = {str: "café \udcff\n", int: 3, float: 1.5, bool: True, bytes: b"\x00\xff"}
 
 VALUES: dict[tuple[str, str], object] = {
     ("PermissionRule", "pattern"): "**/.env",
+    ("PermissionRule", "action"): "deny",
+    ("PermissionRule", "description"): "credentials",
+    ("PermissionRuleset", "default"): "ask",
     ("Limits", "memswap_limit"): "1g",
     ("Limits", "mem_limit"): "512m",
     ("Limits", "tmpfs_size"): "64m",

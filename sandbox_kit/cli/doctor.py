@@ -10,7 +10,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 
 from attrs import asdict, frozen
 
@@ -28,7 +27,6 @@ _SYSCTLS = (
     ("kernel/unprivileged_userns_clone", "0"),
     ("kernel/apparmor_restrict_unprivileged_userns", "1"),
 )
-_EXTRAS = {"re2": "re2", "docker": "docker", "kubernetes": "kubernetes", "daytona": "daytona_sdk"}
 
 
 @frozen
@@ -82,7 +80,6 @@ def examine() -> Iterator[Check]:
     yield _openat2()
     yield from map(_program, _PROGRAMS)
     yield from map(_library, ("attrs", "cattrs"))
-    yield from map(_extra, _EXTRAS)
 
 
 def _user_namespaces() -> Check:
@@ -136,9 +133,3 @@ def _library(name: str) -> Check:
         return Check(name, True, version(name), needed=True)
     except PackageNotFoundError:
         return Check(name, False, "not installed", f"pip install {name}", needed=True)
-
-
-def _extra(name: str) -> Check:
-    if find_spec(_EXTRAS[name]) is not None:
-        return Check(f"extra {name}", True, "installed")
-    return Check(f"extra {name}", False, "not installed", f"pip install 'sandbox-kit[{name}]'")

@@ -9,10 +9,13 @@ import sys
 from typing import Any, Literal, TextIO
 
 from sandbox_kit.errors import printable
+from sandbox_kit.types import Action
 
-__all__ = ["Colour", "Screen", "complain"]
+__all__ = ["COLOUR_OF", "Colour", "Screen", "complain"]
 
 Colour = Literal["red", "green", "yellow", "blue", "magenta", "cyan"]
+COLOUR_OF: dict[Action, Colour] = {"allow": "green", "ask": "yellow", "deny": "red"}
+
 _CODES: dict[Colour, int] = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 _LAYOUT = re.compile(r"(\r?\n|\t)")
 

@@ -1,12 +1,13 @@
 """Rulesets for common needs, the patterns that they are made of, and how rulesets combine.
 
-=============  ========================================================================================
-``SECRETS``    allows all, but denies credentials and the system tree to every path operation
-``DEFAULT``    reads all but credentials; writes beneath the work directory only; asks before a command
-``PERMISSIVE`` allows all, but denies credentials, writes to the system tree and dangerous commands
-``READONLY``   reads all but credentials; denies writes, edits and commands
-``STRICT``     reads beneath the work directory; asks before a write there and before a command; denies the rest
-=============  ========================================================================================
+==============  ========================================================================================
+``SECRETS``     allows all, but denies credentials and the system tree to every path operation
+``DEFAULT``     reads all but credentials; writes beneath the work directory only; asks before a command
+``PERMISSIVE``  allows all, but denies credentials, writes to the system tree and dangerous commands
+``READONLY``    reads all but credentials; denies writes, edits and commands
+``STRICT``      reads beneath the work directory; asks before a write there and before a command; denies
+                the rest
+==============  ========================================================================================
 
 Dangerous commands are denied by each of them but ``SECRETS``, which is about files. :func:`preset_table` has
 the verdicts.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sandbox_kit import Backend, LocalBackend, PermissionDeniedError, PermissionRuleset, guarding
 from sandbox_kit.cli import main
 
 from .programs import kit, without_bubblewrap
@@ -101,9 +103,32 @@ def test_a_parent_that_would_be_made_is_judged(check: Any) -> None:
     assert judged["made"] == judged["by"] == "a directory that would be made"
 
 
-def test_an_edit_is_held_to_reading_and_writing(check: Any) -> None:
-    _, document = check("edit", "src/app.py")
-    assert {finding["operation"] for finding in document["findings"]} == {"edit", "read", "write"}
+CALLS: dict[str, Callable[[Backend], object]] = {
+    "read": lambda files: files.read("notes.txt"),
+    "write": lambda files: files.write("notes.txt", "new"),
+    "edit": lambda files: files.edit("notes.txt", "milk", "bread"),
+    "ls": lambda files: files.stat("notes.txt"),
+    "glob": lambda files: files.glob("*", "src"),
+    "grep": lambda files: files.grep("milk", "notes.txt"),
+}
+TARGETS = {"glob": "src"}
+
+
+@pytest.mark.parametrize("operation", CALLS)
+@pytest.mark.parametrize("denied", CALLS)
+def test_a_check_consults_what_the_call_consults(
+    operation: str, denied: str, project: Path, tmp_path: Path, capsys: Printed
+) -> None:
+    rules = {denied: {"rules": [{"pattern": "**", "action": "deny"}]}}
+    (tmp_path / "rules.json").write_text(json.dumps(rules))
+    files = guarding(LocalBackend(project), PermissionRuleset.from_dict(rules))
+    try:
+        CALLS[operation](files)
+        refused = False
+    except PermissionDeniedError:
+        refused = True
+    options = ["--root", str(project), "--rules", str(tmp_path / "rules.json")]
+    assert main(["check", *options, operation, TARGETS.get(operation, "notes.txt")]) == int(refused)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kit import PRESETS, PermissionRule, PermissionRuleset
+from sandbox_kit import PRESETS, PermissionRule, PermissionRuleset, PresetRow, preset_table
 from sandbox_kit.cli import main
 
 Printed = pytest.CaptureFixture[str]
@@ -67,14 +67,24 @@ def test_a_preset_as_json_is_a_document_that_means_the_same(name: str, capsys: P
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_as_text_has_every_operation_and_rule(name: str, capsys: Printed) -> None:
+def test_a_preset_as_text_has_every_verdict_and_rule(name: str, capsys: Printed) -> None:
     assert main(["rules", "show", name]) == 0
     lines = capsys.readouterr().out.splitlines()
-    heads = ", ".join(line.partition(":")[0] for line in lines if not line.startswith(" "))
-    assert set(heads.split(", ")) == {"read", "write", "edit", "execute", "ls", "glob", "grep"}
+    heads = dict(line.split(": ") for line in lines if not line.startswith(" "))
+    verdicts = {operation: said for operations, said in heads.items() for operation in operations.split(", ")}
+    assert verdicts == {row.operation: told(row) for row in preset_table() if row.preset == name}
     shown = {tuple(line.split("  #")[0].split(maxsplit=1)) for line in lines if line.startswith(" ")}
     rules = {(rule.action, rule.pattern) for each in ("read", "write", "execute") for rule in rules_of(name, each)}
     assert shown == rules
+
+
+def told(row: PresetRow) -> str:
+    targets = (
+        f"{row.workspace} on a harmless command, {row.system} on one that removes the system tree"
+        if row.operation == "execute"
+        else f"{row.workspace} in the workspace, {row.secret} on credentials, {row.system} in the system tree"
+    )
+    return f"{row.default} by default, {targets}"
 
 
 def rules_of(name: str, operation: str) -> tuple[PermissionRule, ...]:
