@@ -1,4 +1,4 @@
-"""The conformance suite, for anyone who writes a backend. It needs pytest.
+"""The conformance suite, for anyone who writes a backend. It needs pytest, which the extra ``test`` brings.
 
 Subclass one of the three in a test module, say how to make the backend, and run pytest::
 
@@ -9,12 +9,28 @@ Subclass one of the three in a test module, say how to make the backend, and run
             return MyBackend(tmp_path, max_read_bytes=self.max_read_bytes)
 
 :class:`BackendConformance` is files, :class:`SandboxConformance` adds commands and a life, and
-:class:`HostFilesConformance`, mixed in, adds what the host can plant in a directory of its own.
-A backend whose capabilities lack something must say so with ``UnsupportedError``: that is
-tested, not skipped. Override the fixture ``backend`` where making one takes more than a call.
+:class:`HostFilesConformance`, mixed in, adds what the host can plant in a directory of its own;
+it asks where that is::
+
+    class TestMyBackend(HostFilesConformance, BackendConformance):
+        def make_backend(self, tmp_path): ...
+
+        def host_path(self, backend, path):
+            return Path(backend.work_dir, path)
+
+A class named ``Test...`` that leaves one of these methods out is refused with a TypeError. A backend
+whose capabilities lack something must say so with ``UnsupportedError``: that is tested, not skipped.
+Override the fixture ``backend`` where making one takes more than a call.
 """
 
-import pytest
+from sandbox_kit.errors import MissingDependencyError
+
+try:
+    import pytest
+except ImportError as error:
+    raise MissingDependencyError(
+        "the conformance suite needs pytest: pip install 'sandbox-kit[test]'", "test"
+    ) from error
 
 pytest.register_assert_rewrite(
     *(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,9 @@ LOOK: Operations = ("read",)
 class Conformance(ABC):
     """The fixtures that every test uses.
 
+    A subclass that pytest is to collect, one whose name starts with ``Test``, must say all that
+    the suite asks of it; others, and one with ``__test__ = False``, may leave that to their own subclasses.
+
     Attributes:
         max_read_bytes: build the backend with it.
         undecodable_names: whether the file system takes names that are no UTF-8.
@@ -31,6 +35,17 @@ class Conformance(ABC):
     max_read_bytes: int = 2**20
     undecodable_names: bool = True
     hang_guard: float = 20.0
+
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse a class that pytest would pass by without a word, since something is missing in it.
+
+        Raises:
+            TypeError: names what is missing.
+        """
+        super().__init_subclass__(**options)
+        missing = [name for name, _ in inspect.getmembers(cls, _is_abstract)]
+        if missing and cls.__name__.startswith("Test") and getattr(cls, "__test__", True):
+            raise TypeError(f"{cls.__qualname__} lacks {' and '.join(missing)}: none of its tests would run")
 
     @abstractmethod
     def make_backend(self, tmp_path: Path) -> Backend:
@@ -53,6 +68,10 @@ class Conformance(ABC):
     def host(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """A directory of the host that the backend knows nothing of."""
         return tmp_path_factory.mktemp("host")
+
+
+def _is_abstract(member: object) -> bool:
+    return bool(getattr(member, "__isabstractmethod__", False))
 
 
 def fill(backend: Backend, files: Mapping[str, str] | Mapping[str, str | bytes]) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from sandbox_kit.backends.state import StateBackend
+from sandbox_kit.contract import Backend
 from sandbox_kit.testing import BackendConformance, HostFilesConformance, SandboxConformance
 
 pytest_plugins = ["pytester"]
@@ -37,6 +42,47 @@ class TestBroken(BackendConformance):
     def make_backend(self, tmp_path):
         return Broken(work_dir="/w", max_read_bytes=self.max_read_bytes)
 """
+
+
+class Making:
+    """A mixin that makes a backend."""
+
+    def make_backend(self, tmp_path: Path) -> Backend:
+        return StateBackend()
+
+
+@pytest.mark.parametrize(
+    ("bases", "missing"),
+    [
+        ((BackendConformance,), "TestIt lacks make_backend:"),
+        ((SandboxConformance,), "TestIt lacks make_backend:"),
+        ((Making, HostFilesConformance, BackendConformance), "TestIt lacks host_path:"),
+        ((HostFilesConformance, BackendConformance), "TestIt lacks host_path and make_backend:"),
+        ((BackendConformance, Making), "TestIt lacks make_backend:"),
+    ],
+)
+def test_a_test_class_that_leaves_something_out_is_refused(bases: tuple[type, ...], missing: str) -> None:
+    with pytest.raises(TypeError, match=missing):
+        type("TestIt", bases, {})
+
+
+def test_what_pytest_does_not_collect_may_leave_something_out() -> None:
+    between = type("MyConformance", (HostFilesConformance, BackendConformance), {})
+    type("TestLater", (between,), {"__test__": False})
+    with pytest.raises(TypeError, match="host_path"):
+        type("TestIt", (Making, between), {})
+    type("TestWhole", (Making, between), {"host_path": lambda self, backend, path: Path(path)})
+
+
+def test_without_pytest_the_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['pytest'] = None\n"
+        "from sandbox_kit import MissingDependencyError\n"
+        "try: import sandbox_kit.testing\n"
+        "except MissingDependencyError as error: print(error.extra, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("test the conformance suite needs pytest")
 
 
 @pytest.mark.parametrize("suite", [BackendConformance, SandboxConformance, HostFilesConformance])

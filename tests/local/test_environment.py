@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
 
 import pytest
 
-from sandbox_kit.backends.local.environment import base_environment, command_environment, encode_environment
-from sandbox_kit.errors import InvalidArgumentError
+from sandbox_kit.backends.local.environment import PATH, base_environment, command_environment, encode_environment
 
 
 def test_base_is_made_here_and_takes_nothing_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,14 +26,22 @@ def test_given_variables_are_added_and_win() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "env", [{"A=B": "1"}, {"": "1"}, {"A\0": "1"}, {"A": "\0"}, {"A": 1}, {1: "a"}, {"A": None}, {b"A": "1"}]
-)
-def test_what_no_environment_can_hold_is_refused(env: Any) -> None:
-    with pytest.raises(InvalidArgumentError):
-        command_environment("/w", env)
-    with pytest.raises(InvalidArgumentError):
-        encode_environment(env)
+@pytest.mark.parametrize("own", ["/opt/venv/bin", "/home/me/.venv/bin"])
+def test_this_python_is_found_before_every_other(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", f"{own}/python3")
+    assert base_environment("/w")["PATH"] == f"{own}:{PATH}"
+
+
+@pytest.mark.parametrize("own", ["/usr/bin", "/usr/local/bin", "/odd:place/bin", "relative"])
+def test_path_is_the_standard_one_where_this_python_adds_nothing(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", f"{own}/python3")
+    assert base_environment("/w")["PATH"] == PATH
+
+
+def test_a_program_that_embeds_python_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/opt/editor/bin/editor")
+    monkeypatch.setattr(sys, "base_exec_prefix", "/opt/python")
+    assert base_environment("/w")["PATH"] == f"/opt/python/bin:{PATH}"
 
 
 def test_undecodable_values_are_kept() -> None:

@@ -143,9 +143,9 @@ class TestStdin:
     def test_is_empty_unless_given(self) -> None:
         assert sh("cat; read x; echo [$x]").stdout == "[]\n"
 
-    @pytest.mark.parametrize("kind_of", [str, str.encode, lambda text: io.BytesIO(text.encode())])
-    def test_text_bytes_and_file(self, kind_of: Callable[[str], Any]) -> None:
-        assert run(["cat"], cwd="/", env=ENV, stdin=kind_of("é\n")).stdout == "é\n"
+    @pytest.mark.parametrize("kind_of", [bytes, io.BytesIO])
+    def test_bytes_and_file(self, kind_of: Callable[[bytes], Any]) -> None:
+        assert run(["cat"], cwd="/", env=ENV, stdin=kind_of("é\n".encode())).stdout == "é\n"
 
     def test_empty(self) -> None:
         assert run(["cat"], cwd="/", env=ENV, stdin=b"").stdout == ""
@@ -296,7 +296,7 @@ class TestWhatIsLeftBehind:
         sh("true")
         before = descriptors()
         for _ in range(5):
-            sh("sleep 100 & true", stdin="unread")
+            sh("sleep 100 & true", stdin=b"unread")
             run(["no-such-program"], cwd="/", env=ENV)
             with pytest.raises(CommandTimeoutError):
                 sh("sleep 100", timeout=0.05)
@@ -308,16 +308,6 @@ class TestWhatIsLeftBehind:
 
 
 class TestArguments:
-    @pytest.mark.parametrize("argv", [[], "ls -l", b"ls", ["a\0b"], [b"\0"]])
-    def test_no_command(self, argv: Any) -> None:
-        with pytest.raises(InvalidArgumentError):
-            run(argv, cwd="/", env=ENV)
-
-    @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
-    def test_no_timeout(self, timeout: float) -> None:
-        with pytest.raises(InvalidArgumentError):
-            run(["true"], cwd="/", env=ENV, timeout=timeout)
-
     def test_text_file_as_stdin(self) -> None:
         with pytest.raises(InvalidArgumentError):
             run(["cat"], cwd="/", env=ENV, stdin=io.StringIO("text"))  # type: ignore[arg-type]
@@ -329,14 +319,6 @@ class TestArguments:
 
         with pytest.raises(InvalidArgumentError):
             run(["cat"], cwd="/", env=ENV, stdin=Nothing())  # type: ignore[arg-type]
-
-    def test_negative_max_output(self) -> None:
-        with pytest.raises(InvalidArgumentError):
-            run(["true"], cwd="/", env=ENV, max_output=-1)
-
-    def test_bad_environment(self) -> None:
-        with pytest.raises(InvalidArgumentError):
-            run(["true"], cwd="/", env={"A=B": "1"})
 
     @pytest.mark.skipif(sys.platform != "linux", reason="supervisors need Linux")
     def test_too_many_descriptors(self) -> None:

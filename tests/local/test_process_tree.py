@@ -169,7 +169,7 @@ class TestInterrupts:
         for _ in range(60):
             try:
                 interrupt.after(random.uniform(1e-5, 0.03))
-                run(["/bin/sh", "-c", "sleep 0.001; exit", mark], cwd="/", env=ENV, stdin="x")
+                run(["/bin/sh", "-c", "sleep 0.001; exit", mark], cwd="/", env=ENV, stdin=b"x")
                 interrupt.after(0)
             except KeyboardInterrupt:
                 pass

@@ -7,19 +7,23 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sandbox_kit.backends.local import LocalSandbox, probe
+from sandbox_kit.backends.local.relay import RelayedSandbox
 from sandbox_kit.errors import (
     CommandTimeoutError,
     InvalidArgumentError,
     PathEscapeError,
     PathNotFoundError,
     PermissionDeniedError,
+    SandboxClosedError,
     SandboxTimeoutError,
+    SandboxUnavailableError,
     UnsupportedError,
 )
 from sandbox_kit.guard import guarding
@@ -86,10 +90,18 @@ class TestOptions:
             with pytest.raises(InvalidArgumentError, match="default_timeout"):
                 LocalSandbox(default_timeout=limit)
 
-    @pytest.mark.parametrize("expose", ["/opt", b"/opt", ["/a\0b"], [b"/opt"]])
+    @pytest.mark.parametrize("expose", ["/opt", b"/opt", None, 7, {"/opt"}, ["/a\0b"], [b"/opt"], [7], [""]], ids=repr)
     def test_expose_must_be_paths(self, expose: Any) -> None:
         with pytest.raises(InvalidArgumentError, match="expose"):
             LocalSandbox(expose=expose)
+
+    @pytest.mark.parametrize(
+        "option", [{"limits": {"mem_limit": 1}}, {"limits": 1}, {"network": "off"}, {"network": 0}]
+    )
+    def test_an_option_of_another_type_is_refused_at_once(self, option: dict[str, Any]) -> None:
+        [name] = option
+        with pytest.raises(InvalidArgumentError, match=name):
+            LocalSandbox(**option)
 
     @pytest.mark.parametrize(
         "limits", [Limits(mem_limit="512m"), Limits(cpus=1), Limits(pids_limit=10)], ids=["mem_limit", "cpus", "pids"]
@@ -174,6 +186,93 @@ class TestConfined:
 
 
 @confined
+class TestRootsThatNothingCanBeConfinedTo:
+    @pytest.mark.parametrize("root", ["/", "/proc/self"])
+    def test_are_told_of_beforehand(self, root: str) -> None:
+        found = LocalSandbox(root).capabilities
+        assert (found.commands, found.channel, found.network_off) == ("inspected", "shared", False)
+        with pytest.raises(UnsupportedError):
+            guarding(LocalSandbox(root), denying("**/.env"), commands="confined")
+        with pytest.raises(UnsupportedError, match="network=False"):
+            LocalSandbox(root, network=False).start()
+
+    def test_run_commands_as_plain_processes(self) -> None:
+        with LocalSandbox("/") as sandbox:
+            assert sandbox.execute("pwd").stdout == "/\n"
+
+    def test_are_refused_at_the_start_if_commands_could_replace_what_confines_them(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with LocalSandbox(root) as sandbox:
+            sandbox.execute("mkdir bin; printf '#!/bin/sh' > bin/bwrap; chmod +x bin/bwrap", check=True)
+            monkeypatch.setenv("PATH", f"{root}/bin", prepend=os.pathsep)
+            with pytest.raises(UnsupportedError, match="lies in the workspace"):
+                sandbox.execute("true")
+        with pytest.raises(UnsupportedError, match="lies in the workspace"):
+            sandbox.start()
+
+
+class TestPath:
+    """Commands find this Python, confined or not."""
+
+    @pytest.fixture(params=[True, pytest.param(False, marks=confined)], ids=["plain", "confined"])
+    def sandbox(self, request: pytest.FixtureRequest, root: Path) -> Iterator[LocalSandbox]:
+        if request.param:
+            request.getfixturevalue("unconfined")
+        with LocalSandbox(root) as sandbox:
+            yield sandbox
+
+    def test_python_is_the_one_that_runs_this(self, sandbox: LocalSandbox) -> None:
+        name = Path(sys.executable).name
+        printed = sandbox.execute([name, "-c", "import attrs, sys; print(sys.prefix)"], check=True).stdout
+        assert printed == f"{sys.prefix}\n"
+
+
+@confined
+class TestLauncher:
+    """What stands between the host and a confined command."""
+
+    @pytest.fixture
+    def launcher(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A program in the place of bubblewrap; the test writes it."""
+        program = tmp_path / "launcher"
+        program.touch(mode=0o755)
+        monkeypatch.setattr(probe, "program", lambda: str(program))
+        return program
+
+    def test_that_fails_is_not_taken_for_a_command_that_fails(self, root: Path, launcher: Path) -> None:
+        launcher.write_text("#!/bin/sh\necho 'launcher: no room' >&2\nexit 1\n")
+        with LocalSandbox(root) as sandbox:
+            with pytest.raises(SandboxUnavailableError, match="could not be confined: launcher: no room"):
+                sandbox.execute("true")
+            with pytest.raises(SandboxUnavailableError, match="could not be confined"):
+                sandbox.execute("true", check=True)
+
+    def test_that_fails_is_told_of_where_output_is_passed_on(
+        self, root: Path, launcher: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        launcher.write_text("#!/bin/sh\necho 'launcher: no room' >&2\nexit 1\n")
+        with (
+            RelayedSandbox(root) as sandbox,
+            pytest.raises(SandboxUnavailableError, match="could not be confined: launcher: no room"),
+        ):
+            sandbox.execute("true")
+        assert capfd.readouterr().err == "launcher: no room\n"
+
+    def test_starts_outside_of_the_workspace(self, root: Path, launcher: Path) -> None:
+        launcher.write_text("#!/bin/sh\npwd -P\n")
+        (root / "d").mkdir()
+        with LocalSandbox(root) as sandbox:
+            assert sandbox.execute("true", cwd="d").stdout == "/\n"
+            with sandbox.spawn("true", cwd="d") as process:
+                assert list(process.stdout) == ["/\n"]
+
+    def test_is_no_matter_where_a_command_fails_by_itself(self, root: Path) -> None:
+        with LocalSandbox(root) as sandbox:
+            assert [sandbox.execute(line).exit_code for line in ("exit 1", "kill -9 $$", "exit 255")] == [1, 137, 255]
+
+
+@confined
 class TestMaskedCommandsThatOverlap:
     @pytest.fixture
     def sandbox(self, root: Path) -> Iterator[LocalSandbox]:
@@ -215,6 +314,19 @@ class TestMaskedCommandsThatOverlap:
         del process
         gc.collect()
         assert two.execute("cat .env", timeout=30).stdout == "SECRET\n"
+
+    @pytest.mark.parametrize("call", ["execute", "spawn"])
+    def test_stop_ends_the_wait(self, sandbox: LocalSandbox, root: Path, call: str) -> None:
+        waiting = LocalSandbox(root)
+        one, two = guarding(sandbox, denying("**/.env")), guarding(waiting, denying("other"))
+        with one.spawn("echo on; sleep 60") as process, two, ThreadPoolExecutor() as pool:
+            assert next(process.stdout) == "on\n"
+            result = pool.submit(getattr(two, call), "true")
+            with pytest.raises(TimeoutError):
+                result.result(0.3)
+            waiting.stop()
+            with pytest.raises(SandboxClosedError):
+                result.result(30)
 
     def test_waiting_counts_towards_the_time_limit(self, sandbox: LocalSandbox) -> None:
         one, two = guarding(sandbox, denying("**/.env")), guarding(sandbox, denying("other"))

@@ -13,11 +13,11 @@ from pathlib import Path
 from attrs import frozen
 
 from sandbox_kit.errors import InvalidArgumentError, PathEscapeError, PathNotFoundError, UnsupportedError, printable
+from sandbox_kit.paths import within
 
 __all__ = [
     "Tree",
     "essential_files",
-    "is_within",
     "make_room",
     "own_code",
     "system_arguments",
@@ -37,15 +37,12 @@ class Tree:
     Attributes:
         name: where they see it.
         source: its real name on the host.
+        exposed: whether the caller asked for it, so that rules are held against all that it holds.
     """
 
     name: str
     source: str
-
-
-def is_within(name: str, directory: str) -> bool:
-    """Whether the absolute *name* is *directory* or lies beneath it."""
-    return name == directory or name.startswith(directory.rstrip("/") + "/")
+    exposed: bool = False
 
 
 @cache
@@ -71,30 +68,32 @@ def visible_trees(expose: Iterable[str | os.PathLike[str]], work_dir: str) -> li
         PathNotFoundError: nothing has that name.
         PathEscapeError: it lies in the workspace, or a link leads through it: commands could redirect it.
     """
-    given = _prefixes(work_dir) | {name: _resolve(name, work_dir) for name in map(_checked, expose)}
+    exposed = {name: _resolve(name, work_dir) for name in map(_checked, expose)}
+    given = _prefixes(work_dir) | exposed
     places = (*_SYSTEM, work_dir)
-    real = {source: source for source in given.values() if not any(is_within(source, place) for place in places)}
+    real = {source: source for source in given.values() if not any(within(source, place) for place in places)}
     taken = (*places, "/etc", *real)
-    aliases = {name: source for name, source in given.items() if not any(is_within(name, place) for place in taken)}
-    return [Tree(name, source) for name, source in sorted((real | aliases).items())]
+    aliases = {name: source for name, source in given.items() if not any(within(name, place) for place in taken)}
+    judged = {source for source in exposed.values() if not any(within(source, place) for place in _SYSTEM)}
+    return [Tree(name, source, source in judged) for name, source in sorted((real | aliases).items())]
 
 
 def _prefixes(work_dir: str) -> dict[str, str]:
     names = {os.path.normpath(name) for name in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)}
     found = {name: os.path.realpath(name) for name in names if os.path.isdir(name)}
-    return {name: source for name, source in found.items() if source != "/" and not is_within(source, work_dir)}
+    return {name: source for name, source in found.items() if source != "/" and not within(source, work_dir)}
 
 
 def own_code(work_dir: str) -> list[str]:
     """Directories beneath *work_dir* that this process runs code from: commands must not change them."""
     prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
     names = {os.path.realpath(name) for name in (*prefixes, Path(__file__).parents[2])}
-    return sorted(name for name in names if name != work_dir and is_within(name, work_dir) and os.path.isdir(name))
+    return sorted(name for name in names if name != work_dir and within(name, work_dir) and os.path.isdir(name))
 
 
 def _checked(path: str | os.PathLike[str]) -> str:
     name = os.path.abspath(os.fspath(path))
-    if name in ("/", *_MADE) or any(is_within(name, place) for place in ("/proc", "/dev")):
+    if name in ("/", *_MADE) or any(within(name, place) for place in ("/proc", "/dev")):
         raise InvalidArgumentError(f"expose: {printable(name)} cannot be shown to commands")
     return name
 
@@ -109,7 +108,7 @@ def _resolve(path: str, work_dir: str) -> str:
         if part in ("", "."):
             continue
         name = os.path.dirname(done) if part == ".." else os.path.join(done, part)
-        if is_within(name, work_dir):
+        if within(name, work_dir):
             raise PathEscapeError(path, "is exposed through the workspace, where commands could redirect it")
         try:
             target = os.readlink(name)
@@ -148,28 +147,29 @@ def without_hidden(
         etc: the made /etc, on the host.
 
     Returns:
-        The trees that are left, and the names to mask, parents first, each with whether it is a directory.
+        The trees that are left, and the names to mask, none within another, each with whether it is a directory.
 
     Raises:
         UnsupportedError: a name holds the shell, the loader or the C library.
     """
     real = {given: {given, os.path.realpath(given)} for given in outside}
     for given, names in sorted(real.items()):
-        held = [file for file in essential_files() if any(is_within(file, name) for name in names)]
+        held = [file for file in essential_files() if any(within(file, name) for name in names)]
         if held:
             raise UnsupportedError(f"a rule that hides {printable(given)} hides {held[0]}: without it no command runs")
-    names = {name for names in real.values() for name in names if not is_within(name, work_dir)}
-    left = [t for t in trees if not any(is_within(t.name, name) or is_within(t.source, name) for name in names)]
+    names = {name for names in real.values() for name in names if not within(name, work_dir)}
+    left = [t for t in trees if not any(within(t.name, name) or within(t.source, name) for name in names)]
     masked = {place: os.path.isdir(source) for name in names for place, source in _places(name, left, etc)}
-    return left, sorted(masked.items(), key=lambda item: item[0].count("/"))
+    outermost = [place for place in masked if not any(parent in masked for parent in map(str, Path(place).parents))]
+    return left, [(place, masked[place]) for place in sorted(outermost)]
 
 
 def _places(name: str, trees: Sequence[Tree], etc: str) -> Iterator[tuple[str, str]]:
     """Where commands see the host's *name*, each place with what it is on the host, for all that exists."""
     shown = [(tree.name, tree.source) for tree in trees]
     shown += [(place, place) for place in (*_SYSTEM, "/proc") if not os.path.islink(place)]
-    pairs = [(place + name[len(source) :], name) for place, source in shown if is_within(name, source)]
-    if is_within(name, "/etc"):
+    pairs = [(place + name[len(source) :], name) for place, source in shown if within(name, source)]
+    if within(name, "/etc"):
         pairs.append((name, etc + name[len("/etc") :]))
     for place, source in pairs:
         if os.path.lexists(source) and not os.path.islink(source):
@@ -179,7 +179,7 @@ def _places(name: str, trees: Sequence[Tree], etc: str) -> Iterator[tuple[str, s
 def make_room(etc: str, trees: Iterable[Tree], work_dir: str) -> None:
     """Make a place in the made *etc* for the workspace, and for what is exposed there."""
     for name, source in [(work_dir, work_dir), *((tree.name, tree.source) for tree in trees)]:
-        if is_within(name, "/etc") and name != "/etc":
+        if within(name, "/etc") and name != "/etc":
             place = etc + name[len("/etc") :]
             os.makedirs(place if os.path.isdir(source) else os.path.dirname(place), exist_ok=True)
             if not os.path.lexists(place):

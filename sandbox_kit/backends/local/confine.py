@@ -4,8 +4,8 @@ The command sees the workspace under its real name, the base system, this Python
 exposed read-only, a small /etc, and a /tmp, /proc and /dev of its own. It has its own
 process, IPC, host name, user and, unless asked otherwise, network namespaces, no
 capability, and no way to make another user namespace in which it would have one. What
-rules hide is covered by an empty file or directory that nobody can read; what they
-protect is mounted once more, read-only. A mount point can be neither moved nor removed.
+rules hide, there or beneath what is exposed, is covered by an empty file or directory that nobody
+can read; what they protect is mounted once more, read-only. A mount point can be neither moved nor removed.
 
 What stays open: a hard link made before, a file made later, the replacement of a symbolic link
 that is itself denied, and, with the network, the host's abstract sockets. So does what the
@@ -17,7 +17,7 @@ pin is a mount point: moving something out of it copies.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -25,17 +25,19 @@ from attrs import asdict
 
 from sandbox_kit.backends.local import base, probe
 from sandbox_kit.backends.local.etc import make_etc
+from sandbox_kit.backends.local.exposed import hidden_beneath
 from sandbox_kit.backends.local.layout import Layout
 from sandbox_kit.backends.local.masks import Kind, Rules
 from sandbox_kit.backends.local.occupancy import Key, Place, occupy
 from sandbox_kit.backends.local.plan import plan
 from sandbox_kit.backends.local.scratch import own_directory
 from sandbox_kit.backends.local.seccomp import key_filter
-from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError
+from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError, printable
+from sandbox_kit.paths import within
 from sandbox_kit.primitives import Masks
 from sandbox_kit.types import Limits
 
-__all__ = ["MAX_WAIT", "Prepared", "check_limits", "prepare"]
+__all__ = ["MAX_WAIT", "Prepared", "check_launcher", "check_limits", "obstacle", "prepare"]
 
 MAX_WAIT = 60.0
 """How long, in seconds, a command without a time limit waits for others in its workspace."""
@@ -114,6 +116,7 @@ def prepare(
     network: bool = False,
     limits: Limits | None = None,
     timeout: float | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Prepared:
     """Make everything ready for one confined command.
 
@@ -131,21 +134,24 @@ def prepare(
         network: whether commands share the host's network.
         limits: ceilings; see :func:`check_limits`.
         timeout: how long to wait for others in the workspace, in seconds; None for MAX_WAIT.
+        check: called while it waits; what it raises ends the wait.
 
     Raises:
-        UnsupportedError: this machine, or the number of masks, does not allow it.
+        UnsupportedError: this machine, the number of masks, or the size of what is exposed does not allow it.
         InvalidArgumentError: a path cannot be exposed, a name or value in *env* holds a NUL.
-        PolicyError: the workspace changed while the masks were made.
+        PolicyError: the workspace, or what is exposed, changed while the masks were made.
         SandboxTimeoutError: another command lives in the workspace all the time.
         PathError: an exposed path is missing, or leads through the workspace.
     """
-    _refuse_place(work_dir)
+    if (reason := obstacle(work_dir)) is not None:
+        raise UnsupportedError(reason)
+    check_launcher(work_dir)
     check_limits(limits)
     scratch = os.path.realpath(scratch) if scratch is not None else own_directory()
     trees = base.visible_trees(expose, work_dir)
     rules = Rules(masks)
     terms = (rules.masks, tuple(trees), network, limits) if masks else None
-    place = occupy(_key(root_fd), terms, MAX_WAIT if timeout is None else timeout)
+    place = occupy(_key(root_fd), terms, MAX_WAIT if timeout is None else timeout, check)
     prepared = Prepared(place)
     try:
         if place.namespaces is not None:
@@ -154,7 +160,8 @@ def prepare(
             prepared.env = _LAUNCHER | {name: os.environ[name] for name in {"LD_LIBRARY_PATH"} & os.environ.keys()}
             return prepared
         etc = make_etc(scratch, network=network)
-        trees, hidden = base.without_hidden(trees, rules.outside(), work_dir, etc)
+        outside = (*rules.outside(), *hidden_beneath(trees, rules, work_dir))
+        trees, hidden = base.without_hidden(trees, outside, work_dir, etc)
         base.make_room(etc, trees, work_dir)
         layout = Layout(work_dir, scratch, prepared.own)
         layout.isolate(network=network, env=env, status=place.status.write)
@@ -172,6 +179,28 @@ def prepare(
     return prepared
 
 
+def obstacle(work_dir: str) -> str | None:
+    """Return why commands cannot be confined to *work_dir* on this machine, in one sentence; None where they can."""
+    reason = probe.can_confine()
+    if reason is not None:
+        return reason
+    if work_dir in ("/", "/dev") or within(work_dir, "/proc"):
+        return f"commands cannot be confined to {printable(work_dir)}"
+    return None
+
+
+def check_launcher(work_dir: str) -> None:
+    """Check that commands cannot replace what confines them. What they may bring about is no reason to run plain.
+
+    Raises:
+        UnsupportedError: bubblewrap lies in *work_dir*, or is gone.
+    """
+    if within(os.path.realpath(probe.program()), work_dir):
+        raise UnsupportedError(
+            f"bubblewrap lies in the workspace, where commands could replace it: {printable(work_dir)}"
+        )
+
+
 def check_limits(limits: Limits | None, reason: str | None = None) -> None:
     """Check that every ceiling can be held: bubblewrap holds the size of temporary file systems alone.
 
@@ -186,21 +215,11 @@ def check_limits(limits: Limits | None, reason: str | None = None) -> None:
             raise UnsupportedError(f"{name}: {reason or 'confined local commands can be held to tmpfs_size only'}")
 
 
-def _refuse_place(work_dir: str) -> None:
-    reason = probe.can_confine()
-    if reason is not None:
-        raise UnsupportedError(reason)
-    if work_dir in ("/", "/dev") or base.is_within(work_dir, "/proc"):
-        raise UnsupportedError(f"commands cannot be confined to {work_dir}")
-    if base.is_within(os.path.realpath(probe.program()), work_dir):
-        raise UnsupportedError(f"bubblewrap lies in the workspace, where commands could replace it: {work_dir}")
-
-
 def _own_cover(work_dir: str, scratch: str) -> dict[str, Kind]:
     """What of the library's own lies in the workspace, and how it is kept from commands."""
     cover: dict[str, Kind] = dict.fromkeys(base.own_code(work_dir), "read-only")
     for name in (scratch, own_directory()):
-        if base.is_within(name, work_dir):
+        if within(name, work_dir):
             cover[name] = "hide-dir"
     return cover
 

@@ -129,6 +129,12 @@ class LocalProcess(Process):
         self._finalizer = weakref.finalize(self, service.kill)
         abandon_in_child(self)
 
+    def __repr__(self) -> str:
+        if not self._service.ended.is_set():
+            return f"<LocalProcess {self._pid}: running>"
+        code = self._service.job.exit_code
+        return f"<LocalProcess {self._pid}: {'ended' if code is None else f'exit code {code}'}>"
+
     @property
     def pid(self) -> int:
         """The process id of the command."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from sandbox_kit.backends.local import confine, probe
+from sandbox_kit.backends.local import confine
 from sandbox_kit.backends.local.environment import command_environment
 from sandbox_kit.backends.local.pin import Root
+from sandbox_kit.backends.local.running import Running
 from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import UnsupportedError
 from sandbox_kit.primitives import Command, Masks
@@ -25,7 +26,7 @@ class Launch:
     Attributes:
         argv: the whole argument vector.
         env: the environment to start it in.
-        cwd: the directory to start in.
+        cwd: the directory that the command is to start in.
         prepared: what confines it; None for a plain process.
     """
 
@@ -35,9 +36,27 @@ class Launch:
     prepared: confine.Prepared | None = None
 
     @property
+    def start_in(self) -> int | str:
+        """The directory to start *argv* in: what confines a command enters the command's own by itself."""
+        return self.cwd.fd if self.prepared is None else "/"
+
+    @property
     def pass_fds(self) -> tuple[int, ...]:
         """Descriptors that the command is started with, under the same numbers."""
         return () if self.prepared is None else self.prepared.pass_fds
+
+    def check_started(self, exit_code: int | None, complaint: str) -> None:
+        """Tell a command that failed from one whose confinement did, after its end.
+
+        Args:
+            exit_code: how it ended.
+            complaint: what was printed to its standard error, or the end of it.
+
+        Raises:
+            SandboxUnavailableError: the command was never started; says why.
+        """
+        if exit_code and self.prepared is not None:
+            self.prepared.check_started(complaint)
 
     def close(self) -> None:
         """Close the directory, and leave the workspace to others."""
@@ -66,19 +85,27 @@ class Terms:
     network: bool | None
     limits: Limits
 
-    def check(self) -> None:
-        """Check that this machine can hold them.
+    def check(self, work_dir: str) -> None:
+        """Check that they can be held over *work_dir* on this machine.
 
         Raises:
-            UnsupportedError: it cannot; names the option.
+            UnsupportedError: one cannot; names the option. Or what confines commands lies in *work_dir*.
         """
-        reason = probe.can_confine()
+        reason = confine.obstacle(work_dir)
+        if reason is None:
+            confine.check_launcher(work_dir)
         if self.network is False and reason is not None:
             raise UnsupportedError(f"network=False cannot be held: {reason}")
         confine.check_limits(self.limits, reason)
 
     def launch(
-        self, command: Command, root: Root, cwd: Descriptor, name: str, masks: tuple[Masks, ...] | None
+        self,
+        command: Command,
+        root: Root,
+        cwd: Descriptor,
+        name: str,
+        masks: tuple[Masks, ...] | None,
+        running: Running,
     ) -> Launch:
         """Make *command* ready.
 
@@ -87,14 +114,16 @@ class Terms:
             cwd: the directory to start in; the launch closes it.
             name: its real name.
             masks: what the kernel must hide; None for a command that it is not to confine.
+            running: what the command will belong to; its end ends the wait for others in the workspace.
 
         Raises:
             UnsupportedError: what it is held to cannot be held; names it.
+            SandboxClosedError: *running* was ended while it waited.
             SandboxTimeoutError: commands held to other masks live in the workspace all the time.
-            PolicyError: the workspace changed while the masks were made.
+            PolicyError: the workspace, or what is exposed, changed while the masks were made.
         """
         env = command_environment(root.name, command.env)
-        if masks is None or self._cannot_confine(masks):
+        if masks is None or self._cannot_confine(root.name, masks):
             self._check_unconfined()
             return Launch(command.argv, env, cwd)
         prepared = confine.prepare(
@@ -107,11 +136,12 @@ class Terms:
             env=env,
             limits=self.limits,
             timeout=command.timeout,
+            check=running.check,
         )
         return Launch(prepared.command(command.argv), prepared.env, cwd, prepared)
 
-    def _cannot_confine(self, masks: tuple[Masks, ...]) -> bool:
-        reason = probe.can_confine()
+    def _cannot_confine(self, work_dir: str, masks: tuple[Masks, ...]) -> bool:
+        reason = confine.obstacle(work_dir)
         if reason is not None and masks:
             raise UnsupportedError(f"files cannot be hidden from commands: {reason}")
         return reason is not None

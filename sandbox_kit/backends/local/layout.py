@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from sandbox_kit.backends.local import base, probe
 from sandbox_kit.backends.local.base import Tree
 from sandbox_kit.backends.local.masks import Mount
+from sandbox_kit.paths import within
 
 __all__ = ["Layout"]
 
@@ -69,7 +70,7 @@ class Layout:
     def hide(self, names: Iterable[tuple[str, bool]]) -> None:
         """Cover names outside the workspace, each with whether it is a directory; the way to the workspace stays."""
         for name, is_directory in names:
-            if base.is_within(self._work_dir, name):
+            if within(self._work_dir, name):
                 self.options += ("--perms", "0755", "--tmpfs", name)
                 self._to_seal.append(name)
             else:

@@ -1,11 +1,11 @@
-"""The walk of a workspace that finds what must be masked, by descriptor and never through a link."""
+"""The walk of a tree that finds what must be masked, by descriptor and never through a link."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from attrs import define, frozen
@@ -13,12 +13,12 @@ from attrs import define, frozen
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
 from sandbox_kit.primitives import Masks
 
-__all__ = ["Found", "Kind", "Mount", "Rules", "open_directory", "walk"]
+__all__ = ["DIRECTORY", "Found", "Kind", "Mount", "Rules", "Walker", "changed", "open_directory", "walk"]
 
 Kind = Literal["hide-file", "hide-dir", "read-only", "read-write"]
 
 MAX_DEPTH = 256
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PINNED = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -104,9 +104,9 @@ def walk(root_fd: int, work_dir: str, rules: Rules) -> Found:
     """
     if rules.hidden_whole(work_dir):
         raise UnsupportedError(f"a rule hides the work directory itself, {printable(work_dir)}, from commands")
-    walker = _Walker(rules)
+    walker = Walker(rules)
     try:
-        root = os.open(".", _DIRECTORY, dir_fd=root_fd)
+        root = os.open(".", DIRECTORY, dir_fd=root_fd)
         try:
             frozen_root = rules.read_only(work_dir)
             if frozen_root:
@@ -120,10 +120,20 @@ def walk(root_fd: int, work_dir: str, rules: Rules) -> Found:
     return walker.found
 
 
-class _Walker:
+class Walker:
+    """A walk of one tree, depth first.
+
+    Attributes:
+        found: what it has found so far.
+    """
+
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.found = Found([], {}, [])
+
+    def entries(self, scan: Iterator[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        """What of one directory to judge: all of it."""
+        return scan
 
     def enter(self, directory: int, prefix: str, frozen_here: bool, depth: int) -> bool:
         """Judge every entry of *directory*; whether all of them are hidden, and there is one.
@@ -136,14 +146,14 @@ class _Walker:
         hidden, read_only = self.rules.hidden, self.rules.read_only
         mounts = len(self.found.mounts)
         everything, seen = True, False
-        with os.scandir(directory) as entries:
-            for entry in entries:
+        with os.scandir(directory) as scan:
+            for entry in self.entries(scan):
                 seen = True
                 name = prefix + entry.name
                 if entry.is_symlink():
                     everything = everything and hidden(name)
                 elif entry.is_dir(follow_symlinks=False):
-                    everything = self._directory(directory, entry.name, name, frozen_here, depth) and everything
+                    everything = self.directory(directory, entry.name, name, frozen_here, depth) and everything
                 elif hidden(name):
                     self.found.mounts.append(Mount("hide-file", name))
                 else:
@@ -155,7 +165,7 @@ class _Walker:
             self.found.parents[prefix.rstrip("/") or "/"] = status.st_dev, status.st_ino
         return everything and seen
 
-    def _directory(self, parent: int, entry: str, name: str, frozen_here: bool, depth: int) -> bool:
+    def directory(self, parent: int, entry: str, name: str, frozen_here: bool, depth: int) -> bool:
         """Judge a directory and what is beneath; whether nothing of it is left to see."""
         if self.rules.hidden(name) and self.rules.hidden_whole(name):
             self.found.mounts.append(Mount("hide-dir", name))
@@ -163,14 +173,14 @@ class _Walker:
         if depth >= MAX_DEPTH:
             raise UnsupportedError(f"{printable(name)}: directories nest too deep to be masked ({MAX_DEPTH})")
         try:
-            directory = os.open(entry, _DIRECTORY, dir_fd=parent)
+            directory = os.open(entry, DIRECTORY, dir_fd=parent)
         except FileNotFoundError:
             return True
         except PermissionError:
             self.found.mounts.append(Mount("hide-dir", name))
             return True
         except OSError as error:
-            raise _changed(name) from error
+            raise changed(name) from error
         try:
             frozen_there = self.rules.read_only(name)
             if frozen_there != frozen_here:
@@ -190,7 +200,7 @@ class _Walker:
             return
         if stat.S_ISLNK(os.fstat(fd).st_mode):
             os.close(fd)
-            raise _changed(name)
+            raise changed(name)
         self.found.mounts.append(Mount("read-only" if frozen else "read-write", name, fd))
 
 
@@ -212,12 +222,13 @@ def open_directory(root_fd: int, work_dir: str, name: str) -> int:
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
                 raise
-            raise _changed(name) from error
+            raise changed(name) from error
         finally:
             os.close(fd)
         fd = below
     return fd
 
 
-def _changed(name: str) -> PolicyError:
+def changed(name: str) -> PolicyError:
+    """The error of a walk that finds *name* to be another thing than it was a moment ago."""
     return PolicyError([f"{printable(name)} changed while its mask was made: it is gone, or became a link"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 from sandbox_kit.backends.local import joiner
+from sandbox_kit.backends.local.interpreter import interpreter
 
 __all__ = ["Namespaces", "Status"]
 
@@ -58,7 +58,7 @@ class Namespaces:
         """
         handles = ",".join(f"{name}={fd}" for name, fd in self.handles.items())
         return [
-            _interpreter(),
+            interpreter(),
             "-I",
             "-S",
             str(Path(joiner.__file__)),
@@ -112,10 +112,3 @@ class Status:
             if fd >= 0:
                 os.close(fd)
         self._read = self.write = -1
-
-
-def _interpreter() -> str:
-    """A Python to run the program that enters; one that embeds Python is not taken for it."""
-    if Path(sys.executable).name.startswith(("python", "pypy")):
-        return sys.executable
-    return str(Path(sys.base_exec_prefix, "bin", "python{}.{}".format(*sys.version_info)))

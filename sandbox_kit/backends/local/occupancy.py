@@ -16,6 +16,7 @@ import fcntl
 import os
 import threading
 import time
+from collections.abc import Callable
 
 from attrs import define, field
 
@@ -99,13 +100,14 @@ class Place:
                 occupancy.close()
 
 
-def occupy(key: Key, terms: object, timeout: float) -> Place:
+def occupy(key: Key, terms: object, timeout: float, check: Callable[[], None]) -> Place:
     """Take part in a workspace, as soon as who lives in it allows it.
 
     Args:
         key: which workspace.
         terms: all that the command is held to, compared by ``==``; None for one without masks.
         timeout: in seconds.
+        check: called while it waits; what it raises ends the wait.
 
     Raises:
         SandboxTimeoutError: another command lives there all the time.
@@ -118,6 +120,7 @@ def occupy(key: Key, terms: object, timeout: float) -> Place:
             if time.monotonic() >= deadline:
                 message = "another command lives in the workspace, of another process or held to other rules"
                 raise SandboxTimeoutError(message, timeout)
+            check()
             time.sleep(_POLL)
     except BaseException:
         status.close()

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, open_directory, walk
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
 
-__all__ = ["MAX_FILE_MASKS", "MAX_MOUNTS", "plan"]
+__all__ = ["MAX_FILE_MASKS", "MAX_MOUNTS", "folded", "plan"]
 
 MAX_FILE_MASKS = 64
 """Over so many, a directory of which nothing is left to see is masked as one."""
@@ -36,7 +36,7 @@ def plan(root_fd: int, work_dir: str, rules: Rules, own: Mapping[str, Kind] = Ma
     try:
         pins = _pins(found.mounts, rules, work_dir)
         if sum(mount.kind == "hide-file" for mount in found.mounts) > MAX_FILE_MASKS:
-            found.mounts = _folded(found)
+            found.mounts = folded(found)
         for name, kind in own.items():
             _add_own(found, name, kind, root_fd, work_dir)
             pins.update(_parents(name, work_dir))
@@ -74,19 +74,19 @@ def _pins(mounts: Iterable[Mount], rules: Rules, work_dir: str) -> set[str]:
     return {pin for mount in mounts for pin in rules.pins(mount.name) if pin.startswith(work_dir.rstrip("/") + "/")}
 
 
-def _folded(found: Found) -> list[Mount]:
-    """The mounts with one for each directory of which nothing is left to see."""
-    folded: set[str] = set()
+def folded(found: Found) -> list[Mount]:
+    """The mounts of *found* with one for each directory of which nothing is left to see."""
+    whole: set[str] = set()
     for name in reversed(found.all_hidden):
-        if _enclosing(name, folded) is None:
-            folded.add(name)
+        if _enclosing(name, whole) is None:
+            whole.add(name)
     kept = []
     for mount in found.mounts:
-        if _enclosing(mount.name, folded) is None:
+        if _enclosing(mount.name, whole) is None:
             kept.append(mount)
         elif mount.fd is not None:
             os.close(mount.fd)
-    return kept + [Mount("hide-dir", name) for name in folded]
+    return kept + [Mount("hide-dir", name) for name in whole]
 
 
 def _enclosing(name: str, directories: Container[str]) -> str | None:

@@ -2,7 +2,8 @@
 
 A command runs in a session of its own, with the environment that it is given, default
 signals and no terminal. When its own process ends, what it left running is ended too; how
-far that reaches is told in ``tree.py``.
+far that reaches is told in ``tree.py``. What is passed in has been checked by
+``sandbox_kit.arguments``.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 import io
 import logging
 import math
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 
-from sandbox_kit.arguments import check_timeout
+from sandbox_kit.arguments import MAX_OUTPUT
 from sandbox_kit.backends.local.environment import encode_environment
 from sandbox_kit.backends.local.handle import LocalProcess, Service
 from sandbox_kit.backends.local.job import Job
@@ -29,11 +29,9 @@ from sandbox_kit.errors import (
 )
 from sandbox_kit.types import CommandResult
 
-__all__ = ["MAX_OUTPUT", "LocalProcess", "run", "spawn"]
+__all__ = ["LocalProcess", "run", "spawn"]
 
-MAX_OUTPUT = 10 * 2**20
-
-Stdin = str | bytes | BinaryIO | None
+Stdin = bytes | BinaryIO | None
 
 logger = logging.getLogger("sandbox_kit")
 
@@ -62,7 +60,7 @@ def run(
         env: the whole environment.
         stdin: what the command reads; None is an empty input. A binary file is read from where it
             stands, somewhat beyond what the command takes.
-        timeout: in seconds.
+        timeout: in seconds; None for no limit.
         max_output: in bytes of both streams together. What arrives later is dropped, and the command goes on.
         on_output: called in this thread with ``"stdout"`` or ``"stderr"`` and each piece of text that is kept.
             If it raises, the tree is killed and the exception passes through.
@@ -72,21 +70,19 @@ def run(
 
     Raises:
         CommandTimeoutError: the command ran over *timeout*; the error holds what it had printed.
-        InvalidArgumentError: an argument that no command could use.
+        InvalidArgumentError: *stdin* is not in binary mode.
         PathError: *cwd* cannot be entered.
         SandboxUnavailableError: no process can be started here.
         SandboxClosedError: *running* was ended before the command.
     """
-    arguments, environment = _encode(argv, env)
-    limit = check_timeout(timeout)
-    capture = Capture(_limit(max_output), on_output)
+    capture = Capture(max_output, on_output)
     running = running or Running()
     job = Job(capture.feed)
     began = time.monotonic() if began is None else began
     try:
         running.admit(job)
-        job.start(arguments, cwd, environment, _source(stdin), pass_fds=pass_fds)
-        in_time = _finish(job, began + (math.inf if limit is None else limit))
+        job.start(_encoded(argv), cwd, encode_environment(env), _binary(stdin), pass_fds=pass_fds)
+        in_time = _finish(job, began + (math.inf if timeout is None else timeout))
     except SandboxUnavailableError:
         running.check()
         raise
@@ -140,19 +136,16 @@ def spawn(
     Raises:
         InvalidArgumentError, PathError, SandboxUnavailableError, SandboxClosedError: as for :func:`run`.
     """
-    arguments, environment = _encode(argv, env)
     piped = isinstance(stdin, int)
-    if piped and stdin != subprocess.PIPE:
-        raise InvalidArgumentError("stdin: the only number that it can be is subprocess.PIPE")
-    source = None if isinstance(stdin, int) else _source(stdin)
+    source = None if isinstance(stdin, int) else _binary(stdin)
     running = running or Running()
-    service = Service(_limit(max_output))
+    service = Service(max_output)
     service.at_end.callback(running.leave, service.job)
     if on_end is not None:
         service.at_end.callback(on_end)
     try:
         running.admit(service.job)
-        service.job.start(arguments, cwd, environment, source, pipe_stdin=piped, pass_fds=pass_fds)
+        service.job.start(_encoded(argv), cwd, encode_environment(env), source, pipe_stdin=piped, pass_fds=pass_fds)
         _await_start(service.job)
         process = LocalProcess(service, with_stdin=piped, owner=owner)
         service.begin()
@@ -172,22 +165,11 @@ def _await_start(job: Job) -> None:
         job.step(left)
 
 
-def _encode(argv: Sequence[str | bytes], env: Mapping[str, str]) -> tuple[list[bytes], dict[bytes, bytes]]:
-    if isinstance(argv, str | bytes) or not argv:
-        raise InvalidArgumentError("a command is a sequence of at least one argument")
-    arguments = [word if isinstance(word, bytes) else word.encode("utf-8", "surrogateescape") for word in argv]
-    if any(b"\0" in word for word in arguments):
-        raise InvalidArgumentError("an argument of a command holds a NUL")
-    return arguments, encode_environment(env)
+def _encoded(argv: Sequence[str | bytes]) -> list[bytes]:
+    return [word if isinstance(word, bytes) else word.encode("utf-8", "surrogateescape") for word in argv]
 
 
-def _source(stdin: Stdin) -> bytes | BinaryIO | None:
+def _binary(stdin: Stdin) -> Stdin:
     if isinstance(stdin, io.TextIOBase):
         raise InvalidArgumentError("stdin: a file must be open in binary mode")
-    return stdin.encode() if isinstance(stdin, str) else stdin
-
-
-def _limit(max_output: int) -> int:
-    if max_output < 0:
-        raise InvalidArgumentError(f"max_output: {max_output!r} is negative")
-    return max_output
+    return stdin

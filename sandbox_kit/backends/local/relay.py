@@ -22,6 +22,7 @@ from sandbox_kit.types import CommandResult
 __all__ = ["RelayedSandbox"]
 
 _OUTPUT: Mapping[Stream, int] = {"stdout": 1, "stderr": 2}
+_COMPLAINT = 1000
 
 
 class RelayedSandbox(LocalSandbox):
@@ -34,12 +35,13 @@ class RelayedSandbox(LocalSandbox):
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
     ) -> CommandResult:
         began, relay, running = time.monotonic(), _Relay(command.timeout), self._running
-        with self._launch(command, operations, authorize, masks) as launch:
+        with self._launch(command, operations, authorize, masks, running) as launch:
             running.admit(relay.job)
             try:
                 code = relay.run(launch, None if isinstance(command.stdin, int) else command.stdin)
             finally:
                 running.leave(relay.job)
+            launch.check_started(code, relay.complaint.decode(errors="replace"))
         return CommandResult(code, duration=time.monotonic() - began)
 
 
@@ -48,9 +50,13 @@ class _Relay:
 
     Args:
         timeout: in seconds; None for no limit.
+
+    Attributes:
+        complaint: the end of what was printed to standard error.
     """
 
     def __init__(self, timeout: float | None) -> None:
+        self.complaint = b""
         self.job = Job(self._pass_on)
         self._timeout = timeout
         self._deadline = math.inf if timeout is None else time.monotonic() + timeout
@@ -65,7 +71,7 @@ class _Relay:
         argv = [os.fsencode(word) for word in launch.argv]
         env = encode_environment(launch.env)
         try:
-            self.job.start(argv, launch.cwd.fd, env, stdin, pass_fds=launch.pass_fds)
+            self.job.start(argv, launch.start_in, env, stdin, pass_fds=launch.pass_fds)
             while self.job.exit_code is None:
                 self.job.step(self._left())
         finally:
@@ -83,6 +89,8 @@ class _Relay:
 
     def _pass_on(self, stream: Stream, data: bytes) -> None:
         fd = _OUTPUT[stream]
+        if stream == "stderr":
+            self.complaint = (self.complaint + data)[-_COMPLAINT:]
         poller = select.poll()
         poller.register(fd, select.POLLOUT)
         rest = memoryview(data)

@@ -13,19 +13,18 @@ from typing import Any
 from uuid import uuid4
 
 from sandbox_kit.arguments import check_timeout
-from sandbox_kit.backends.local import probe, process, temporary
+from sandbox_kit.backends.local import confine, process, temporary
 from sandbox_kit.backends.local.backend import LocalBackend
 from sandbox_kit.backends.local.launch import Launch, Terms, check_user
 from sandbox_kit.backends.local.pin import Root
 from sandbox_kit.backends.local.running import Running
-from sandbox_kit.backends.local.system import Descriptor
+from sandbox_kit.backends.local.system import Descriptor, host_name
 from sandbox_kit.contract import Backend, Process, Sandbox
 from sandbox_kit.errors import (
     InvalidArgumentError,
     PathError,
     PathNotDirectoryError,
     SandboxClosedError,
-    SandboxUnavailableError,
 )
 from sandbox_kit.primitives import Authorize, Command, Masks, Operations, settle
 from sandbox_kit.types import Capabilities, CommandResult, Limits, Usage
@@ -40,26 +39,30 @@ class LocalSandbox(LocalBackend, Sandbox):
 
     Where bubblewrap works, commands see the workspace, the base system read-only, a small
     ``/etc`` made for them, this Python's prefixes and *expose*, with a ``/tmp``, ``/proc`` and
-    ``/dev`` of their own, and nothing else of the host. Elsewhere they run as plain processes,
-    and ``capabilities.commands`` says "inspected". ``stop()`` keeps the files;
-    ``stop(purge=True)`` removes them if the library made the directory.
+    ``/dev`` of their own, and nothing else of the host. Elsewhere, and over a root that nothing
+    can be confined to, such as ``/``, they run as plain processes, and ``capabilities.commands``
+    says "inspected". ``stop()`` keeps the files; ``stop(purge=True)`` removes them if the library
+    made the directory.
 
     Args:
         root: a directory that exists; None makes a temporary one at the start, which is removed by
             leaving ``with``, by dropping the sandbox and at exit, never in a forked child.
-        expose: more paths of the host that confined commands see, read-only.
+        expose: more paths of the host that confined commands see, read-only. Under rules they are walked
+            for each command, and what the rules hide beneath them is hidden; a path that they hide
+            itself is not shown.
         network: None keeps commands off the network where that can be held, False refuses to start
             where it cannot, True lets them on.
         limits: ceilings; one that cannot be held here is refused at the start.
         default_timeout: the time limit of a command that gives none, in seconds; None for no limit.
-        max_read_bytes: the most bytes that read, read_bytes and edit take in.
+        max_read_bytes, file_timeout: as for :class:`LocalBackend`.
 
     Raises:
-        UnsupportedError: at the start: *network* or *limits* cannot be held on this machine.
+        UnsupportedError: at the start: *network* or *limits* cannot be held on this machine, or *root*
+            holds bubblewrap, as ``/usr`` does.
         PathNotFoundError: at the start: *root* is missing.
         SandboxUnavailableError: later: the directory was removed.
         SandboxClosedError: a command ran while another thread called ``stop()``.
-        InvalidArgumentError: *expose* is no sequence of paths.
+        InvalidArgumentError: *expose* is no sequence of paths, *network* or *limits* of another type.
     """
 
     def __init__(
@@ -70,13 +73,16 @@ class LocalSandbox(LocalBackend, Sandbox):
         network: bool | None = None,
         limits: Limits | None = None,
         default_timeout: float | None = None,
-        max_read_bytes: int = Backend.max_read_bytes,
+        max_read_bytes: int | str = Backend.max_read_bytes,
+        file_timeout: float = Backend.file_timeout,
     ) -> None:
-        LocalBackend.__init__(self, "." if root is None else root, max_read_bytes=max_read_bytes)
+        LocalBackend.__init__(
+            self, "." if root is None else root, max_read_bytes=max_read_bytes, file_timeout=file_timeout
+        )
         self._temporary = root is None
         if self._temporary:
             self._given = ""
-        self._terms = Terms(_exposed(expose), network, limits or Limits())
+        self._terms = Terms(_exposed(expose), _network(network), _limits(limits))
         self.default_timeout = check_timeout(default_timeout, "default_timeout")
         self._begin()
 
@@ -113,7 +119,7 @@ class LocalSandbox(LocalBackend, Sandbox):
 
     @property
     def capabilities(self) -> Capabilities:
-        confined = probe.can_confine() is None
+        confined = confine.obstacle(self._place()) is None
         return Capabilities(
             commands="confined" if confined else "inspected",
             channel="isolated" if confined else "shared",
@@ -123,21 +129,22 @@ class LocalSandbox(LocalBackend, Sandbox):
             case_sensitive=self._case_sensitive(),
         )
 
+    def _place(self) -> str:
+        """The work directory's real name; before a temporary one is made, that of the directory it will lie in."""
+        return self.work_dir if self._given else os.path.realpath(tempfile.gettempdir())
+
     def _case_sensitive(self) -> bool:
         if self._opened is not None:
             return self._opened.case_sensitive
         try:
-            return Root(self._given or tempfile.gettempdir()).case_sensitive
+            return Root(self._place()).case_sensitive
         except PathError:
             return True
 
-    @property
-    def _root(self) -> Root:
+    def _held(self) -> Root:
         root = self._opened
         if root is None:
             raise self._closed()
-        if os.fstat(root.fd).st_nlink == 0:
-            raise SandboxUnavailableError(f"the directory of {self!r} was removed")
         return root
 
     def _closed(self) -> SandboxClosedError:
@@ -146,7 +153,7 @@ class LocalSandbox(LocalBackend, Sandbox):
     def _start(self) -> None:
         if self._opened is not None:
             return
-        self._terms.check()
+        self._terms.check(self._place())
         if not self._given:
             self._given = temporary.make()
             self._discard = weakref.finalize(self, temporary.remove, self._given, os.getpid())
@@ -175,10 +182,10 @@ class LocalSandbox(LocalBackend, Sandbox):
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
     ) -> CommandResult:
         began, running = time.monotonic(), self._running
-        with self._launch(command, operations, authorize, masks) as launch:
-            return process.run(
+        with self._launch(command, operations, authorize, masks, running) as launch:
+            result = process.run(
                 launch.argv,
-                cwd=launch.cwd.fd,
+                cwd=launch.start_in,
                 env=launch.env,
                 stdin=command.stdin if not isinstance(command.stdin, int) else None,
                 timeout=command.timeout,
@@ -188,16 +195,18 @@ class LocalSandbox(LocalBackend, Sandbox):
                 began=began,
                 running=running,
             )
+            launch.check_started(result.exit_code, result.stderr)
+            return result
 
     def _spawn(
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
     ) -> Process:
         running = self._running
-        launch = self._launch(command, operations, authorize, masks)
+        launch = self._launch(command, operations, authorize, masks, running)
         try:
             return process.spawn(
                 launch.argv,
-                cwd=launch.cwd.fd,
+                cwd=launch.start_in,
                 env=launch.env,
                 stdin=command.stdin,
                 max_output=command.max_output,
@@ -211,7 +220,12 @@ class LocalSandbox(LocalBackend, Sandbox):
             raise
 
     def _launch(
-        self, command: Command, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None
+        self,
+        command: Command,
+        operations: Operations,
+        authorize: Authorize,
+        masks: tuple[Masks, ...] | None,
+        running: Running,
     ) -> Launch:
         """Judge *command* and make it ready to be started."""
         root = self._root
@@ -224,15 +238,23 @@ class LocalSandbox(LocalBackend, Sandbox):
         if not stat.S_ISDIR(info.st_mode):
             raise PathNotDirectoryError(command.cwd)
         cwd = Descriptor(self._open_same(spot, command.cwd, _DIRECTORY))
-        return self._terms.launch(command, root, cwd, spot.real, masks)
+        return self._terms.launch(command, root, cwd, spot.real, masks, running)
 
 
 def _exposed(paths: Sequence[str | PathLike[str]]) -> tuple[str, ...]:
     """The absolute names of *paths*; links in them are resolved for each command."""
-    if isinstance(paths, str | bytes):
-        raise InvalidArgumentError(f"expose: is a sequence of paths, not one: {paths!r}")
-    names = tuple(os.path.abspath(path) for path in paths)
-    for name in names:
-        if not isinstance(name, str) or "\0" in name:
-            raise InvalidArgumentError(f"expose: {name!r} names no path of the host")
-    return names
+    if isinstance(paths, str | bytes) or not isinstance(paths, Sequence):
+        raise InvalidArgumentError(f"expose: {paths!r} is not a sequence of paths")
+    return tuple(host_name(path, "expose") for path in paths)
+
+
+def _network(network: bool | None) -> bool | None:
+    if network is not None and not isinstance(network, bool):
+        raise InvalidArgumentError(f"network: {network!r} is none of None, False and True")
+    return network
+
+
+def _limits(limits: Limits | None) -> Limits:
+    if limits is not None and not isinstance(limits, Limits):
+        raise InvalidArgumentError(f"limits: {limits!r} is not Limits")
+    return limits or Limits()

@@ -22,15 +22,14 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 from sandbox_kit.backends.local import supervisor
 from sandbox_kit.backends.local.forks import abandon_in_child
+from sandbox_kit.backends.local.interpreter import interpreter
 from sandbox_kit.backends.local.tree import END_WITHIN, Reply, Tree
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError
 
@@ -192,7 +191,7 @@ def _start(credentials: Credentials | None) -> SupervisedTree:
 def _popen(control: socket.socket) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            [_interpreter(), "-I", "-S", supervisor.__file__],
+            [interpreter(), "-I", "-S", supervisor.__file__],
             stdin=control.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -202,13 +201,6 @@ def _popen(control: socket.socket) -> subprocess.Popen[bytes]:
         )
     except OSError as error:
         raise SandboxUnavailableError(f"the supervisor of commands cannot be started: {error}") from error
-
-
-def _interpreter() -> str:
-    """A Python to run the supervisor with; a program that embeds Python is not taken for one."""
-    if Path(sys.executable).name.startswith(("python", "pypy")):
-        return sys.executable
-    return str(Path(sys.base_exec_prefix, "bin", "python{}.{}".format(*sys.version_info)))
 
 
 _INHERITED = re.compile(rb"^(?:Umask|Uid|Gid|Groups|Cap\w+|NoNewPrivs|Seccomp\w*|Cpus_allowed):.*$", re.MULTILINE)
