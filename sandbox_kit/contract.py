@@ -274,7 +274,8 @@ class Backend(FilePrimitives):
     def upload(self, local: str | PathLike[str], path: SandboxPath) -> None:
         """Copy a file or tree of the host to *path*, which becomes the copy itself.
 
-        Links that stay inside a tree are kept as links. Modes of files are kept.
+        Links that stay inside a tree are kept as links. Modes of files are kept;
+        directories get the mode of new ones.
 
         Args:
             local: a path of the host.

@@ -1,6 +1,7 @@
 """The paths that a coded word may name: itself, and every path-like piece of it.
 
-Too many claims do no harm, since a word is held to rules and not to the default; a missing one would.
+A word is held to rules and not to the default, so a claim too many seldom does harm; a missing one would. What
+lies on other machines is none: of a URL only the name counts that its file would be saved under.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from itertools import islice
 
 from attrs import frozen
 
+from sandbox_kit.rules.remotes import PERCENT, local_text, unquoted
 from sandbox_kit.rules.shellexpand import HOME, has_glob
 from sandbox_kit.rules.shellglob import compile_shell_glob
 from sandbox_kit.rules.shellwords import ShellSyntaxError, escape, plain, without_marks
@@ -25,8 +27,8 @@ MAX_SUFFIXES = 8
 
 _DELIMITERS = re.compile(r"[\s'\"`\\=:,@;|&<>(){}\[\]#%!?*+$^]+")
 _QUOTING = re.compile(r"['\"\\]")
+_NAME = re.compile(r"[\w.+-]{1,4096}")
 _PATH_START = re.compile(r"[./~]")
-_PERCENT = re.compile(r"%([0-9A-Fa-f]{2})")
 _HARMLESS = frozenset(("", "-", "--"))
 _NO_CONTENT = frozenset(("/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"))
 _CLIMB_TO_PROC = re.compile(r"(?:\./+)*+(?:\.\./+(?:\./+)*+)++(proc/.*)", re.DOTALL)
@@ -97,14 +99,25 @@ class Claims:
         if key in self._seen or self.overflow:
             return
         self._seen.add(key)
-        self._path(code, write)
+        if _NAME.fullmatch(code):
+            for name in (code, *_glued(code)):
+                self._name(name, write)
+            return
         text = plain(code)
+        local = local_text(text)
+        if local != text:
+            self._claim_text(local, write)
+            return
+        self._path(code, write)
         self._pieces(text, write)
         for suffix in _glued(text):
             self._path(escape(suffix), write)
 
     def text(self, text: str, write: bool) -> None:
         """Add the path-like pieces of a text that is no word: a here-document, code."""
+        self._claim_text(local_text(text), write)
+
+    def _claim_text(self, text: str, write: bool) -> None:
         self._path(escape(text), write)
         self._pieces(text, write)
 
@@ -146,8 +159,17 @@ class Claims:
             for name in (path, *_rewritten(path)):
                 self._add(PathClaim(name, bases, write, redirection))
         if not path.startswith(("/", HOME)):
-            for base in self.starts.globs:
-                self._add(PathClaim(f"{base}/{without_marks(code)}", (".",), write, redirection, pattern=True))
+            self._beneath_globs(without_marks(code), write, redirection)
+
+    def _name(self, name: str, write: bool) -> None:
+        """Add a path that stands for nothing but itself."""
+        if name not in _HARMLESS:
+            self._add(PathClaim(name, self.starts.bases, write))
+        self._beneath_globs(name, write, redirection=False)
+
+    def _beneath_globs(self, path: str, write: bool, redirection: bool) -> None:
+        for base in self.starts.globs:
+            self._add(PathClaim(f"{base}/{path}", (".",), write, redirection, pattern=True))
 
     def _add(self, claim: PathClaim) -> None:
         self._found[claim] = None
@@ -169,15 +191,10 @@ def _pieces(text: str) -> Iterator[str]:
         yield from _delimited(text)
     if _QUOTING.search(text):
         yield from _delimited(_QUOTING.sub("", text))
-    if _PERCENT.search(text):
-        yield from _delimited(_unquoted(text))
+    if PERCENT.search(text):
+        yield from _delimited(unquoted(text))
     for delimiter in islice(_DELIMITERS.finditer(text), MAX_SUFFIXES):
         yield text[delimiter.end() :]
-
-
-def _unquoted(url: str) -> str:
-    """*url* with its percent escapes decoded."""
-    return _PERCENT.sub(lambda match: chr(int(match[1], 16)), url)
 
 
 def _delimited(text: str) -> Iterator[str]:
@@ -208,7 +225,7 @@ def _rewritten(path: str) -> Iterator[str]:
         yield f"/root/{rest}" if user == "root" else f"/home/{user}/{rest}"
     url = _URL.match(path)
     if url:
-        yield _unquoted(url[1])
+        yield unquoted(url[1])
 
 
 def seen_directly(path: str) -> str | None:

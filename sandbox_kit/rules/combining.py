@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Final
 
 from attrs import evolve, frozen
 
 from sandbox_kit.errors import InvalidArgumentError
+from sandbox_kit.rules.compiled import STRICTNESS
 from sandbox_kit.rules.cover import covers_command, covers_path
 from sandbox_kit.rules.globs import parse_glob
 from sandbox_kit.rules.ruleset import OPERATIONS, OperationPermissions, PermissionRule, PermissionRuleset
 from sandbox_kit.types import Action, Operation
 
 __all__ = ["combine"]
-
-_STRICTNESS: Final = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def combine(*rulesets: PermissionRuleset) -> PermissionRuleset:
@@ -28,9 +26,9 @@ def combine(*rulesets: PermissionRuleset) -> PermissionRuleset:
 
     Where several others are left, all their denials come first, then the asks, then the allows. An allow
     stays only if every ruleset whose default is stricter has it too; an ask that another ruleset's
-    default would deny becomes a denial. What comes out is then never laxer than any part, but may be
-    stricter: an exception that one part makes from its own denial is lost. Guards put one inside another
-    give the exact verdicts.
+    default would deny, and which that one does not have too, becomes a denial. What comes out is then never
+    laxer than any part, but may be stricter: an exception that one part makes from its own denial is lost.
+    Guards put one inside another give the exact verdicts.
 
     Rules that an earlier one covers are left out.
 
@@ -78,9 +76,13 @@ class _Part:
         return self.default == "allow" and all(rule.action == "deny" for rule in self.rules)
 
     def lets(self, rule: PermissionRule) -> bool:
-        """Whether its default, or a rule with the same pattern, is no stricter than *rule*."""
-        actions = [self.default, *(own.action for own in self.rules if own.pattern == rule.pattern)]
-        return any(_STRICTNESS[action] <= _STRICTNESS[rule.action] for action in actions)
+        """Whether its default is no stricter than *rule*, or a rule of its own is the same.
+
+        An allow of the same pattern is no excuse for an ask: an ask also covers what lies beneath a match,
+        and other spellings of it.
+        """
+        same = any(own.action == rule.action and own.pattern == rule.pattern for own in self.rules)
+        return same or STRICTNESS[self.default] <= STRICTNESS[rule.action]
 
 
 def _combined(operation: Operation, parts: Sequence[_Part]) -> OperationPermissions:
@@ -114,16 +116,22 @@ def _kept(rule: PermissionRule, parts: Sequence[_Part]) -> Iterator[PermissionRu
 
 
 def _by_strictness(rule: PermissionRule) -> int:
-    return -_STRICTNESS[rule.action]
+    return -STRICTNESS[rule.action]
 
 
 def _without_covered(rules: Sequence[PermissionRule], is_command: bool) -> list[PermissionRule]:
-    """The rules without those that can never decide."""
+    """The rules without those that can never decide.
+
+    An ask behind a wider denial becomes one too: its literal prefix may lead to where that one does not hold.
+    """
     kept: list[PermissionRule] = []
     for rule in dict.fromkeys(rules):
-        if not any(wide.action != rule.action and _covers(wide, rule, is_command) for wide in kept):
+        wide = next((each for each in kept if each.action != rule.action and _covers(each, rule, is_command)), None)
+        if wide is None:
             kept.append(rule)
-    return kept
+        elif (rule.action, wide.action) == ("ask", "deny"):
+            kept.insert(kept.index(wide) + 1, evolve(rule, action="deny"))
+    return list(dict.fromkeys(kept))
 
 
 def _covers(wide: PermissionRule, narrow: PermissionRule, is_command: bool) -> bool:
@@ -134,4 +142,4 @@ def _covers(wide: PermissionRule, narrow: PermissionRule, is_command: bool) -> b
 
 
 def _strictest(actions: Sequence[Action]) -> Action:
-    return max(actions, key=_STRICTNESS.__getitem__)
+    return max(actions, key=STRICTNESS.__getitem__)

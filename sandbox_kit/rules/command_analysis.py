@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import dropwhile, islice, pairwise
+from itertools import chain, dropwhile, islice, pairwise, starmap
 
 from attrs import frozen
 
 from sandbox_kit.rules.claims import Claims
 from sandbox_kit.rules.rawcommands import Budget, RawCommand
+from sandbox_kit.rules.remotes import saved_name
 from sandbox_kit.rules.shellexpand import HOME, expand_braces, resolve_expansions
 from sandbox_kit.rules.shellparse import parse_shell, reads_differ
 from sandbox_kit.rules.shellwords import MAX_DEPTH, ShellSyntaxError, decode_ansi, escape, plain
-from sandbox_kit.rules.wrappers import SHELLS, Delegation, delegation, only_reads, program_name
+from sandbox_kit.rules.wrappers import SHELLS, Delegation, delegation, free_texts, only_reads, program_name
 
 __all__ = ["Analysis", "SimpleCommand"]
 
@@ -26,7 +27,18 @@ _DIRECTORY_VALUE = re.compile(r"-C(?=.)|--(?:[a-z-]*-)?(?:dir|directory|chdir|cw
 _DECLARE = frozenset(("declare", "export", "local", "readonly", "typeset"))
 _PRINT = frozenset(("echo", "printf"))
 _SED = frozenset(("sed", "gsed"))
-_SED_FILE = re.compile(r"[rRwW](?=([^\s;}]{1,4096}))")
+_SED_FILE = re.compile(r"(?:(?:^|[^A-Za-z])([rRW])|(?:^|[^A-Za-z])[gpeiIMm0-9]{0,8}(w))(?=\s{0,64}([^\s;}]{1,4096}))")
+_COPIES_REMOTE = frozenset(("rsync", "scp", "sftp"))
+_REMOTE = re.compile(r"\w[\w.-]+:(.*)", re.DOTALL)
+_SETTING = re.compile(r"([A-Z_][A-Z0-9_]*|if)=")
+_READING_OPTION = re.compile(
+    r"-(?!-|[A-Za-z]{0,3}[oOtT])|--(?![a-z-]*(?:dest|dir|dump|log|out|report|save|target|write))"
+)
+_PROGRAMS = """
+    PATH MANPATH INFOPATH LD_LIBRARY_PATH LIBRARY_PATH CPATH PKG_CONFIG_PATH PYTHONPATH NODE_PATH PERL5LIB GOPATH
+    CLASSPATH JAVA_HOME AR AS CC CPP CXX LD MAKE NM PYTHON RANLIB STRIP BROWSER EDITOR PAGER SHELL VISUAL
+"""
+_FIND_PROGRAMS = frozenset(_PROGRAMS.split())
 _POSIX_SHELLS = frozenset(("ash", "dash", "posh"))
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[^]]*\])?(\+?)=")
 _DECIDES_PROGRAM = re.compile(
@@ -155,19 +167,29 @@ class Analysis:
         words = [plain(code) for code in codes]
         self.commands[SimpleCommand.of(words)] = None
         handed = delegation(words)
-        own = _own(codes, handed)
-        write = not (only_reads(words) or program_name(words[0]) in _DECLARE)
+        own = _own(words, codes, handed)
+        write = not only_reads(words)
         starts = self.claims.starts
-        directories = _directory_options(own) if write else []
+        directories = _directory_options(own) if write or program_name(words[0]) == "git" else []
         for directory in directories:
             self.claims.directory(directory)
-        self._words(own, write)
+        self._operands(program_name(words[0]), own, write)
         self._builtin(words, codes)
         self._handed(words, codes, handed, bodies, depth)
         if not handed.commands and not handed.reads_stdin:
             self._bodies(bodies, write)
         if directories:
             self.claims.starts = starts
+
+    def _operands(self, program: str, codes: list[str], write: bool) -> None:
+        """Take in a program's own words: options and settings are never written to, but those for output."""
+        for code in codes:
+            setting = _SETTING.match(code)
+            remote = _REMOTE.match(code) if program in _COPIES_REMOTE else None
+            if remote:
+                self.claims.word(saved_name(remote[1]), write)
+            elif program not in _DECLARE and not (setting and setting[1] in _FIND_PROGRAMS):
+                self.claims.word(code, write and not (setting or _READING_OPTION.match(code)))
 
     def _handed(self, words: list[str], codes: list[str], handed: Delegation, bodies: list[str], depth: int) -> None:
         """Take in what a command runs besides itself."""
@@ -198,8 +220,8 @@ class Analysis:
             self.claims.text(printed, write=False)
             self._data.append(printed)
         elif name in _SED:
-            files = (match[1] for word in words[1:] for match in islice(_SED_FILE.finditer(word), MAX_SED_FILES))
-            self._words(map(escape, files), write=True)
+            for match in (found for word in words[1:] for found in islice(_SED_FILE.finditer(word), MAX_SED_FILES)):
+                self.claims.word(escape(match[3]), write=match[1] not in ("r", "R"))
 
     def _assign(self, code: str) -> None:
         """Take in ``NAME=value``, or a word of an array."""
@@ -208,7 +230,8 @@ class Analysis:
         value = code[match.end() :] if match else code
         resolved = self._resolved(value)
         self._variables[name] = self._variables.get(name, "") + resolved if append else resolved
-        self._words([value, resolved], write=False)
+        if name not in _FIND_PROGRAMS:
+            self._words([value, resolved], write=False)
         if name == "CDPATH":
             for directory in plain(resolved).split(":"):
                 self.claims.directory(escape(directory))
@@ -281,12 +304,10 @@ def _readings(text: str, shell: str) -> tuple[bool, ...]:
     return (True, False) if reads_differ(text) else (True,)
 
 
-def _own(codes: list[str], handed: Delegation) -> list[str]:
-    """The program's own words: neither itself nor what it hands on."""
-    own = list(codes)
-    for start, end in sorted(handed.ranges, reverse=True):
-        del own[start:end]
-    return own[1:]
+def _own(words: list[str], codes: list[str], handed: Delegation) -> list[str]:
+    """The program's own words: neither itself, nor what it hands on, nor text for people."""
+    others = {0, *free_texts(words), *chain.from_iterable(starmap(range, handed.ranges))}
+    return [code for at, code in enumerate(codes) if at not in others]
 
 
 def _directory_options(codes: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ __all__ = ["ANY", "CommandPattern", "compile_command", "whole_text"]
 
 ANY = ".*"
 _BLANK = re.escape(" ")
+_LONE_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _NOT_LITERAL = re.compile(r"\[[!^]?\]?(?:\\.|[^]\\])*+\]|[*?]|\\.", re.DOTALL)
 
 
@@ -28,8 +29,8 @@ def compile_command(pattern: str) -> CommandPattern:
         pattern: such as ``"git log *"``.
 
     Raises:
-        PatternError: it is empty, starts or ends with a blank, holds a NUL, ends in a backslash, escapes a
-            letter or digit, or has a class that is unclosed, reversed or POSIX.
+        PatternError: it is empty, starts or ends with a blank, holds a NUL or a lone surrogate, ends in a
+            backslash, escapes a letter or digit, or has a class that is unclosed, reversed or POSIX.
     """
     return CommandPattern(pattern, tuple(_tokens(pattern)))
 
@@ -41,6 +42,8 @@ class CommandPattern:
         source: the pattern as it was given.
         prefix: the literal text that every match starts with.
         needle: the longest literal text that every match holds.
+        second_needle: the next one; empty where there is none.
+        first_word: what every match has before its first blank, or None where that differs.
     """
 
     def __init__(self, source: str, tokens: tuple[str, ...]) -> None:
@@ -49,7 +52,9 @@ class CommandPattern:
         required = source[:-2] if self._optional_tail else source
         literals = _NOT_LITERAL.split(required)
         self.prefix = literals[0]
-        self.needle = max(literals, key=len)
+        *_, self.second_needle, self.needle = ["", *sorted(literals, key=len)]
+        word, blank, _ = self.prefix.partition(" ")
+        self.first_word = word if blank or len(literals) == 1 else None
 
     def __repr__(self) -> str:
         return f"CommandPattern({self.source!r})"
@@ -95,6 +100,8 @@ def _tokens(pattern: str) -> list[str]:
         raise PatternError("empty pattern", pattern, 0)
     if "\0" in pattern:
         raise PatternError("NUL in pattern", pattern, pattern.index("\0"))
+    if surrogate := _LONE_SURROGATE.search(pattern):
+        raise PatternError("a lone surrogate, which no command holds", pattern, surrogate.start())
     if pattern != pattern.strip():
         stray = 0 if pattern[0].isspace() else len(pattern.rstrip())
         raise PatternError("stray blank at the end of the pattern", pattern, stray)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from attrs import field, frozen
 
+from sandbox_kit.rules.command_index import CommandIndex
 from sandbox_kit.rules.command_pattern import CommandPattern, compile_command
 from sandbox_kit.rules.folding import folded_paths, folded_steps
 from sandbox_kit.rules.globs import Steps, literal_prefix, normal_path, parse_glob, path_names
@@ -18,6 +19,8 @@ from sandbox_kit.types import Action
 __all__ = ["CommandRules", "Outcome", "PathRules", "Place", "strictest"]
 
 MAX_REMEMBERED = 8192
+MAX_KEY = 4096
+"""The longest name, in characters, that is remembered."""
 
 STRICTNESS: Final[Mapping[Action, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
@@ -118,10 +121,14 @@ class PathRules:
         found = self._memory.get(name)
         if found is None:
             found = self._outcomes[self._first(normal_path(name, self._place.work_dir))]
-            if len(self._memory) >= MAX_REMEMBERED:
-                self._memory.clear()
-            self._memory[name] = found
+            if len(name) <= MAX_KEY:
+                self._remember(name, found)
         return found
+
+    def _remember(self, name: str, found: Outcome) -> None:
+        if len(self._memory) >= MAX_REMEMBERED:
+            self._memory.clear()
+        self._memory[name] = found
 
     def _first(self, path: str) -> int:
         default = len(self._rules)
@@ -168,7 +175,8 @@ class CommandRules:
 
     def __init__(self, rules: Sequence[PermissionRule], default: Action) -> None:
         self._outcomes = _outcomes(rules, default)
-        self._rules = [(rule.action == "allow", compile_command(rule.pattern)) for rule in rules]
+        self._patterns = [compile_command(rule.pattern) for rule in rules]
+        self._index = CommandIndex(self._patterns)
 
     def decide(
         self, line: str, commands: Sequence[Sequence[str]] | None, candidates: Sequence[Sequence[str]] = ()
@@ -188,24 +196,31 @@ class CommandRules:
         votes = [(self._first(texts, refusing=commands is None), texts[0]) for texts in found]
         refused = self._refused_line(line, commands or ())
         if refused is not None or not votes:
-            votes.append((len(self._rules) if refused is None else refused, line))
+            votes.append((len(self._patterns) if refused is None else refused, line))
         return max(((self._outcomes[index], text) for index, text in votes), key=strictest)
+
+    def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, bool, CommandPattern]]:
+        """The rules that may match one of *texts*, in order: index, whether it is an allow, pattern."""
+        for index in self._index.candidates(texts):
+            yield index, self._outcomes[index].strictness == 0, self._patterns[index]
 
     def _first(self, texts: Sequence[str], *, refusing: bool) -> int:
         """The first rule that matches a simple command, of all or of those that refuse."""
-        for index, (allows, pattern) in enumerate(self._rules):
+        for index, allows, pattern in self._candidates(texts):
             if (_allows(pattern, texts) and not refusing) if allows else any(map(pattern.matches, texts)):
                 return index
-        return len(self._rules)
+        return len(self._patterns)
 
     def _refused_line(self, line: str, commands: Sequence[Sequence[str]]) -> int | None:
         """The first rule that refuses the whole line, unless one allow before holds for every simple command."""
-        for index, (allows, pattern) in enumerate(self._rules):
-            if not allows and pattern.matches(line):
-                return index
-            if allows and commands and all(_allows(pattern, texts) for texts in commands):
+        refusing = (i for i, allows, pattern in self._candidates([line]) if not allows and pattern.matches(line))
+        refused = next(refusing, None)
+        if refused is None or not commands:
+            return refused
+        for index, allows, pattern in self._candidates(commands[0]):
+            if index < refused and allows and all(_allows(pattern, texts) for texts in commands):
                 return None
-        return None
+        return refused
 
     def can_refuse(self) -> bool:
         """Whether any command can come out as an ask or a deny."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -18,8 +19,10 @@ from cattrs import (
 )
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from sandbox_kit.errors import InvalidArgumentError, PolicyError
+from sandbox_kit.errors import InvalidArgumentError, PatternError, PolicyError
+from sandbox_kit.rules.inert import TOO_MANY_ALTERNATIVES, too_many_alternatives
 from sandbox_kit.rules.ruleset import (
+    PATH_OPERATIONS,
     OperationPermissions,
     PermissionRule,
     PermissionRuleset,
@@ -57,8 +60,13 @@ def load_ruleset(document: object) -> PermissionRuleset:
     """Build a ruleset from plain values.
 
     Raises:
-        PolicyError: with every problem of the document, each with its place.
+        PolicyError: with every problem of the document, each with its place; or it is empty.
     """
+    if isinstance(document, Mapping):
+        if not document:
+            raise PolicyError(["the document is empty: it would allow everything"])
+        if too_many_alternatives(_path_patterns(document)):
+            raise PolicyError([TOO_MANY_ALTERNATIVES])
     try:
         return _converter().structure(document, PermissionRuleset)
     except (BaseValidationError, InvalidArgumentError, PolicyError) as error:
@@ -66,9 +74,9 @@ def load_ruleset(document: object) -> PermissionRuleset:
 
 
 def dump_ruleset(ruleset: PermissionRuleset) -> dict[str, Any]:
-    """The ruleset as plain values, without what is left at its default."""
+    """The ruleset as plain values, without what is left at its default; never empty."""
     document: dict[str, Any] = _converter().unstructure(ruleset)
-    return document
+    return document or {"default": ruleset.default}
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -139,7 +147,8 @@ def _of_mapping(structure: _Hook, extra: Mapping[str, object] = MappingProxyType
     def hook(value: object, cls: object) -> object:
         if not isinstance(value, Mapping):
             raise InvalidArgumentError(f"{value!r} is not a mapping")
-        return structure({**value, **extra}, cls)
+        own = {repr(key) if key in extra else key: item for key, item in value.items()}
+        return structure({**own, **extra}, cls)
 
     return hook
 
@@ -156,6 +165,16 @@ def _rules(converter: Converter) -> _Hook:
         return converter.structure(value, tuple[PermissionRule, ...])
 
     return hook
+
+
+def _path_patterns(document: Mapping[Any, Any]) -> Iterator[str]:
+    """The patterns of all path rules of *document* that are valid."""
+    for permissions in (document, *map(document.get, PATH_OPERATIONS)):
+        rules = permissions.get("rules") if isinstance(permissions, Mapping) else None
+        for rule in rules if isinstance(rules, list | tuple) else ():
+            if isinstance(rule, Mapping):
+                with suppress(InvalidArgumentError, PatternError):
+                    yield check_path_pattern(rule.get("pattern"))
 
 
 def _problems(error: BaseException, place: str) -> Iterator[str]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 
 from attrs import field, frozen
 
 from sandbox_kit.errors import InvalidArgumentError, PatternError
-from sandbox_kit.rules.globsyntax import Alternative, Anchor, parse_alternatives
+from sandbox_kit.rules.globsyntax import Alternative, Anchor, decode_escaped, parse_alternatives
 from sandbox_kit.rules.segments import Gap, Segment, Step
 
 __all__ = [
@@ -33,26 +32,39 @@ __all__ = [
 
 Steps = tuple[Step, ...]
 
+# What is kept of parsed patterns, in alternatives; so many characters weigh as much as one.
+MAX_PARSED = 16_384
+CHARS_AS_HEAVY = 64
+
 
 def normal_path(path: str, work_dir: str = "/") -> str:
     """Return *path* absolute, in NFC, without ``//``, ``.``, ``..`` and a trailing slash.
+
+    Bytes in it that surrogateescape stands for are decoded where they are UTF-8.
 
     Args:
         path: POSIX, relative to *work_dir* unless it starts with a slash; ``..`` is taken lexically.
         work_dir: absolute and normal itself.
 
     Raises:
-        InvalidArgumentError: it holds a NUL.
+        InvalidArgumentError: it holds a NUL, or a lone surrogate that surrogateescape does not make.
     """
     if "\0" in path:
         raise InvalidArgumentError(f"NUL in path {path!r}")
     if path[:1] != "/":
         path = f"{work_dir}/{path}"
     if not path.isascii():
-        path = unicodedata.normalize("NFC", path)
+        path = unicodedata.normalize("NFC", _decoded(path))
     if "//" in path or "/." in path or path[-1] == "/":
         return _clean(path)
     return path
+
+
+def _decoded(path: str) -> str:
+    try:
+        return decode_escaped(path)
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(f"a path cannot hold the character at {error.start}: {path!r}") from error
 
 
 def _clean(path: str) -> str:
@@ -99,7 +111,37 @@ class Glob:
         return PathFilter(self, work_dir).covers(path)
 
 
-@lru_cache(maxsize=4096)
+class _Parsed:
+    """The patterns parsed last: forgotten all at once when they weigh too much.
+
+    Threads that meet here can at worst count a weight too little, until then.
+    """
+
+    def __init__(self) -> None:
+        self._globs: dict[str, Glob] = {}
+        self._weight = 0
+
+    def get(self, pattern: str) -> Glob:
+        glob = self._globs.get(pattern)
+        if glob is None:
+            glob = Glob(pattern, parse_alternatives(pattern))
+            self._keep(glob)
+        return glob
+
+    def _keep(self, glob: Glob) -> None:
+        weight = len(glob.alternatives) + len(glob.source) // CHARS_AS_HEAVY
+        if weight > MAX_PARSED:
+            return
+        if self._weight + weight > MAX_PARSED:
+            self._globs.clear()
+            self._weight = 0
+        self._globs[glob.source] = glob
+        self._weight += weight
+
+
+_PARSED = _Parsed()
+
+
 def parse_glob(pattern: str) -> Glob:
     """Parse a rule's pattern.
 
@@ -110,7 +152,7 @@ def parse_glob(pattern: str) -> Glob:
     Raises:
         PatternError: it is malformed, ambiguous, or could never match anything.
     """
-    return Glob(pattern, parse_alternatives(pattern))
+    return _PARSED.get(pattern)
 
 
 def _absolute(alternative: Alternative, work_dir: str) -> Steps:

@@ -19,6 +19,7 @@ __all__ = ["GlobSet", "Member"]
 
 MAX_REMEMBERED = 8192
 MAX_KEY = 256
+"""The longest directory or name, in characters, that is remembered."""
 
 
 @frozen
@@ -101,7 +102,8 @@ class GlobSet:
             found = known.get(name)
             if found is None:
                 found = self._find(name)
-                _remember(known, name, found)
+                if len(name) <= MAX_KEY:
+                    _remember(known, name, found)
             state = (state & found) << 1 | state & loops
         return state
 

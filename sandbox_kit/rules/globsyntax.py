@@ -20,7 +20,7 @@ from attrs import frozen
 from sandbox_kit.errors import PatternError
 from sandbox_kit.rules.segments import ANY_CHAR, CharSet, Gap, Part, Step, Wild
 
-__all__ = ["Alternative", "Anchor", "parse_alternatives"]
+__all__ = ["Alternative", "Anchor", "decode_escaped", "parse_alternatives"]
 
 MAX_ALTERNATIVES = 1024
 MAX_NESTING = 10
@@ -84,8 +84,24 @@ def parse_alternatives(pattern: str) -> tuple[Alternative, ...]:
     Raises:
         PatternError: it is malformed, ambiguous, or could never match anything.
     """
-    text = pattern if pattern.isascii() else unicodedata.normalize("NFC", pattern)
+    text = pattern if pattern.isascii() else unicodedata.normalize("NFC", _decoded(pattern))
     return _Parser(text).parse()
+
+
+def decode_escaped(text: str) -> str:
+    """*text* with the bytes that surrogateescape stands for decoded where they are UTF-8.
+
+    Raises:
+        UnicodeEncodeError: it holds a surrogate that stands for no byte.
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+
+
+def _decoded(pattern: str) -> str:
+    try:
+        return decode_escaped(pattern)
+    except UnicodeEncodeError as error:
+        raise PatternError("a lone surrogate, which no file name holds", pattern, error.start) from None
 
 
 def _is_blank(char: str) -> bool:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from sandbox_kit.rules.command_pattern import compile_command
+from sandbox_kit.rules.command_pattern import CommandPattern, compile_command
 from sandbox_kit.rules.cover import covers_command, covers_path
 from sandbox_kit.rules.globs import Glob, parse_glob
 from sandbox_kit.rules.globset import GlobSet, Member
 from sandbox_kit.rules.segments import Gap, Part, Step
 from sandbox_kit.types import Action
 
-__all__ = ["Placed", "inert_command_rules", "inert_path_rules"]
+__all__ = [
+    "TOO_MANY_ALTERNATIVES",
+    "Placed",
+    "inert_command_rules",
+    "inert_path_rules",
+    "too_many_alternatives",
+]
 
 MAX_CANDIDATES = 16
+MAX_ALTERNATIVES = 10_000
+TOO_MANY_ALTERNATIVES = f"the braces of its rules expand to more than {MAX_ALTERNATIVES} alternatives in all"
 
 _WORK_DIR = "/qzx/work"
 _FILL = "qzx"
@@ -48,6 +57,9 @@ def inert_path_rules(rules: Sequence[Placed]) -> Iterator[str]:
     Args:
         rules: of one operation, in the order in which they are tried.
     """
+    if too_many_alternatives(rule.pattern for rule in rules):
+        yield TOO_MANY_ALTERNATIVES
+        return
     globs = [parse_glob(rule.pattern) for rule in rules]
     found = GlobSet(
         Member(index, steps, rules[index].beneath)
@@ -63,20 +75,28 @@ def inert_path_rules(rules: Sequence[Placed]) -> Iterator[str]:
                 break
 
 
+def too_many_alternatives(patterns: Iterable[str]) -> bool:
+    """Whether path patterns expand to more than one ruleset may have; no more of them are parsed than tells."""
+    total = accumulate(len(parse_glob(pattern).alternatives) for pattern in patterns)
+    return any(count > MAX_ALTERNATIVES for count in total)
+
+
 def inert_command_rules(rules: Sequence[Placed]) -> Iterator[str]:
     """Yield a sentence for each rule that an earlier one certainly covers.
 
     Args:
         rules: of ``execute``, in the order in which they are tried.
     """
-    patterns = [compile_command(rule.pattern) for rule in rules]
-    for index, rule in enumerate(rules):
+    earlier: dict[Action, list[tuple[Placed, CommandPattern]]] = {}
+    for rule in rules:
         sample = rule.pattern.replace("*", _FILL)
-        for wide, pattern in zip(rules[:index], patterns, strict=False):
-            likely = wide.action != rule.action and (pattern.matches(sample) or wide.pattern == rule.pattern)
+        others = (each for action, found in earlier.items() if action != rule.action for each in found)
+        for wide, pattern in others:
+            likely = pattern.matches(sample) or wide.pattern == rule.pattern
             if likely and covers_command(wide.pattern, rule.pattern):
                 yield _sentence(rule, wide)
                 break
+        earlier.setdefault(rule.action, []).append((rule, compile_command(rule.pattern)))
 
 
 def _sentence(rule: Placed, wide: Placed) -> str:

@@ -110,12 +110,7 @@ class RuleMasks:
         earlier: list[PermissionRule] = []
         for each in self._checker.ruleset.rules_for(operation):
             if f"{each.action} {each.pattern}" == rule:
-                reaches = [_reach(one) for one in parse_glob(each.pattern).alternatives]
-                return (
-                    None
-                    if None in reaches or any(map(_depends_on_place, earlier))
-                    else max(filter(None, reaches), default=0)
-                )
+                return None if any(map(_depends_on_place, earlier)) else _rule_reach(each)
             if each.action == "allow":
                 earlier.append(each)
         return None

@@ -6,29 +6,42 @@ Also the short list of programs that only read the files they are given.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import Factory, define, frozen
 
-__all__ = ["READERS", "SHELLS", "Delegation", "delegation", "only_reads", "program_name"]
+__all__ = ["READERS", "SHELLS", "Delegation", "delegation", "free_texts", "only_reads", "program_name"]
 
 _READERS = """
-    . [ [[ b2sum base32 base64 basename cat cd cksum cmp column comm cut date df diff dir dirname du echo egrep false
-    fgrep file find fmt fold grep head hexdump jq join less ls lsattr md5sum more nl od paste popd printf ptx pushd pwd
-    readlink realpath rev rg sha1sum sha224sum sha256sum sha384sum sha512sum sleep sort source stat strings sum tac
-    tail test tr tree true tsort type wc which xzcat zcat zgrep
+    . [ [[ awk b2sum base32 base64 basename cat cd cksum cmp column comm cut date df diff dir dirname du echo egrep
+    false fgrep file find fmt fold gawk grep gsed head hexdump jq join ldd less ls lsattr mawk md5sum more nawk nl nm od
+    paste popd printf ptx pushd pwd readelf readlink realpath rev rg sed sha1sum sha224sum sha256sum sha384sum sha512sum
+    size sleep sort source stat strings sum tac tail test tr tree true tsort type wc whereis which xzcat zcat zgrep
 """
 READERS = frozenset(_READERS.split())
 """Programs that never write to a file that they are given, but for the options in ``_WRITING_OPTIONS``."""
 
+_AWK_WRITES = re.compile(r"-i|--i|.*(?:print[^;}\n]{0,256}[>|]|system\s{0,8}\()", re.DOTALL)
+_SED_WRITES = re.compile(r"-[a-zA-Z]*i|--i")
 _WRITING_OPTIONS: Mapping[str, re.Pattern[str]] = {
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK_WRITES),
+    **dict.fromkeys(("sed", "gsed"), _SED_WRITES),
     "file": re.compile(r"-[a-zA-Z0]*C|--c"),
     "find": re.compile(r"-(?:delete|exec|ok|fprint|fls)"),
+    "git": re.compile(r"--ou"),
     "less": re.compile(r"-[a-zA-Z]*[oO]|--[lL]|\+"),
     "rg": re.compile(r"--pre|--hostname-bin"),
     "sort": re.compile(r"-[a-zA-Z]*[oT]|--[oct]"),
     "tree": re.compile(r"-[a-zA-Z]*o|-R"),
 }
+
+_GIT_READING = """
+    annotate blame cat-file check-ignore describe diff grep log ls-files ls-tree rev-list rev-parse shortlog show status
+"""
+_GIT_READERS = frozenset(_GIT_READING.split())
+_GIT_OPTIONS_WITH_WORD = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"))
+_GIT_WITH_MESSAGE = frozenset(("commit", "merge", "notes", "stash", "tag"))
+_MESSAGE = re.compile(r"(-[a-ln-zA-Z]*m|--message=?)(.*)", re.DOTALL)
 
 SHELLS = frozenset(("sh", "ash", "bash", "dash", "fish", "ksh", "lksh", "mksh", "posh", "rbash", "yash", "zsh"))
 
@@ -147,7 +160,30 @@ def only_reads(words: Sequence[str]) -> bool:
     """Whether the command, given as its words, never writes to a file that it names."""
     name = program_name(words[0])
     writing = _WRITING_OPTIONS.get(name)
-    return name in READERS and not (writing and any(writing.match(word) for word in words[1:]))
+    reads = _git_subcommand(words)[1] in _GIT_READERS if name == "git" else name in READERS
+    return reads and not (writing and any(writing.match(word) for word in words[1:]))
+
+
+def free_texts(words: Sequence[str]) -> Iterator[int]:
+    """The indices of words that are text for people, such as a commit message."""
+    if program_name(words[0]) != "git":
+        return
+    start, subcommand = _git_subcommand(words)
+    if subcommand not in _GIT_WITH_MESSAGE:
+        return
+    for at in range(start + 1, len(words)):
+        if words[at] == "--":
+            return
+        if match := _MESSAGE.fullmatch(words[at]):
+            yield at if match[2] else at + 1
+
+
+def _git_subcommand(words: Sequence[str]) -> tuple[int, str]:
+    """Where git's subcommand stands, and which it is; empty if there is none."""
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in _GIT_OPTIONS_WITH_WORD else 1
+    return at, words[at] if at < len(words) else ""
 
 
 def delegation(words: Sequence[str]) -> Delegation:

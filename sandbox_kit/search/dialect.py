@@ -24,6 +24,7 @@ from functools import cached_property
 
 from attrs import field, frozen
 
+from sandbox_kit.errors import PatternError
 from sandbox_kit.search.automaton import Automaton
 from sandbox_kit.search.clock import Clock
 from sandbox_kit.search.emit import AsciiWriter, GrepWriter, PythonWriter, RipgrepWriter
@@ -36,6 +37,11 @@ GREP_ENV = {"LC_ALL": "C"}
 """What GNU grep needs in its environment to see bytes."""
 
 _MAX_STEPS = 256
+_MAX_OPTION = 128 * 1024 - 1
+"""The bytes of the longest argument that Linux takes, without its NUL."""
+
+_SURELY_FITS = 4_000
+"""A size, in byte ranges, that no engine spells in more than that."""
 
 
 @frozen(slots=False)
@@ -91,6 +97,13 @@ class Dialect:
         program = GrepWriter().write(self._node).encode("latin-1")
         return ["--extended-regexp", "--regexp=" + program.decode("utf-8", "surrogateescape")]
 
+    def _fits(self) -> bool:
+        """Whether an argument of a program can hold each of its forms."""
+        if size(self._node) <= _SURELY_FITS:
+            return True
+        options = (*self.to_ripgrep(), *self.to_grep())
+        return all(len(option.encode("utf-8", "surrogateescape")) <= _MAX_OPTION for option in options)
+
     def matcher(self, clock: Clock | None = None) -> Callable[[bytes], bool]:
         """Return a function that tells whether a line matches, given its bytes up to the ``\\n``.
 
@@ -118,4 +131,7 @@ def parse(pattern: str, *, fixed: bool = False, ignore_case: bool = False) -> Di
         PatternError: it is malformed, too large, or asks for what the dialect does not have.
     """
     reader = parse_literal if fixed else parse_regex
-    return Dialect(pattern, fixed, ignore_case, trim(reader(pattern, ignore_case=ignore_case)))
+    dialect = Dialect(pattern, fixed, ignore_case, trim(reader(pattern, ignore_case=ignore_case)))
+    if not dialect._fits():
+        raise PatternError("the pattern is too large to be handed to a program", pattern)
+    return dialect

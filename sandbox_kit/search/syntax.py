@@ -135,14 +135,19 @@ def _trim(node: Node, end: Literal[0, -1]) -> Node:
         case Repeat(item, least, _):
             outer = _trim(item, end) if least else EMPTY
             return outer if least == 1 or outer == EMPTY else Repeat(item, least, least)
-        case Concat(items) if items:
-            outer = _trim(items[end], end)
-            inner = items[1:] if end == 0 else items[:-1]
-            if outer == EMPTY:
-                return _trim(Concat(inner), end)
-            return Concat((outer, *inner) if end == 0 else (*inner, outer))
+        case Concat(items):
+            return _trim_items(items, end)
         case _:
             return node
+
+
+def _trim_items(items: tuple[Node, ...], end: Literal[0, -1]) -> Node:
+    order = range(len(items)) if end == 0 else range(len(items) - 1, -1, -1)
+    for index in order:
+        outer = _trim(items[index], end)
+        if outer != EMPTY:
+            return Concat((outer, *items[index + 1 :]) if end == 0 else (*items[:index], outer))
+    return EMPTY
 
 
 def literal(node: Node) -> bytes | None:

@@ -38,7 +38,7 @@ def test_every_problem_is_told_one_a_line(tmp_path: Path, capsys: Printed) -> No
     }
 
 
-@pytest.mark.parametrize(("document", "code"), [({}, 0), (BROKEN, 1)], ids=["valid", "broken"])
+@pytest.mark.parametrize(("document", "code"), [({"default": "allow"}, 0), (BROKEN, 1)], ids=["valid", "broken"])
 def test_validation_as_json(tmp_path: Path, document: object, code: int, capsys: Printed) -> None:
     path = tmp_path / "rules.json"
     path.write_text(json.dumps(document))

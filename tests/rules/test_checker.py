@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,6 +121,17 @@ def test_what_is_remembered_is_bounded_and_right(monkeypatch: pytest.MonkeyPatch
     found = checker(("deny", "*7"))
     for number in [*range(20), *range(20)]:
         assert found.allows("read", f"/{number}") is (number % 10 != 7)
+
+
+def test_long_names_are_not_remembered() -> None:
+    found = checker(("deny", "*7"))
+    tracemalloc.start()
+    for number in range(20):
+        assert found.allows("read", f"/{'x' * 2**20}{number}/a") is (number % 10 != 7)
+        assert found.allows("read", f"/{'x/' * 2**18}{number}") is (number % 10 != 7)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 2**20
 
 
 RULES = st.lists(st.tuples(st.sampled_from(STRICTNESS), oracle.PATTERNS.filter(valid)), max_size=6)
@@ -278,6 +290,15 @@ def test_folding_only_adds_denials() -> None:
         ("\u017fecret", "/SECRET"),
         ("*.Pem", "/a.pEM"),
         ("a**/x".replace("**", "*"), "/AB/X"),
+        ("**/.env", "/w/.e\u200dnv"),
+        ("**/.env", "/w/.E\ufeffNV"),
+        ("**/.ssh", "/\u200c.ss\u00adh/id"),
+        ("*.pem", "/a.p\u034fem"),
+        ("a\u200db", "/AB"),
+        ("a\u200db", "/a\u200dB"),
+        ("a?b", "/A\u200dB"),
+        ("\u3164", "/\u3164"),
+        ("caf\u00e9", "/cafe\u200d\u0301"),
     ],
 )
 def test_every_spelling_of_a_denied_name_is_denied_where_case_is_folded(pattern: str, path: str) -> None:

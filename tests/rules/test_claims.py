@@ -73,6 +73,32 @@ def test_line_that_names_nothing_denied_is_not_refused(line: str) -> None:
         ("/bin/cat f", "f", False, False),
         ("timeout 5 cat f", "f", False, False),
         ("sort f", "f", False, False),
+        ("ldd f", "f", False, False),
+        ("awk '{print $1}' f", "f", False, False),
+        ("awk -F: '$3 > 5' f", "f", False, False),
+        ("awk '{print > \"f\"}' x", "f", True, False),
+        ("awk -i inplace 1 f", "f", True, False),
+        ("sed -n 1p f", "f", False, False),
+        ("sed 's/a/b/;r f' x", "f", False, False),
+        ("sed -e 's/a/b/w f' x", "f", True, False),
+        ("sed -ni.bak s/a/b/ f", "f", True, False),
+        ("sed --in-place s/a/b/ f", "f", True, False),
+        ("git log f", "f", False, False),
+        ("git --no-pager -c a=b -C d diff f", "f", False, False),
+        ("git diff --output=f", "f", True, False),
+        ("git add f", "f", True, False),
+        ("git f", "f", True, False),
+        ("git commit -m x f", "f", True, False),
+        ("git commit -m x -- -m f", "f", True, False),
+        ("cc -If x", "f", False, False),
+        ("cc --sysroot=f x", "f", False, False),
+        ("cc -of x", "f", True, False),
+        ("x --log-file=f", "f", True, False),
+        ("x -o f", "f", True, False),
+        ("make X=f", "f", False, False),
+        ("env X=f make", "f", False, False),
+        ("dd if=f", "f", False, False),
+        ("dd of=f", "f", True, False),
         ("sort -uo f g", "g", True, False),
         ("find f -delete", "f", True, False),
         ("find f", "f", False, False),
@@ -104,6 +130,78 @@ def test_claim_says_whether_it_writes(line: str, path: str, write: bool, redirec
     found = {(claim.write, claim.redirection) for claim in claims_of(line, path)}
     assert (write, redirection) in found
     assert write or not any(claim.write for claim in claims_of(line, path))
+
+
+SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/root", "/run", "/usr", "/var")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl localhost:3000/lib/app.js",
+        "curl https://x/dev/y",
+        "curl HTTP://etc/passwd",
+        "wget http://h:80/run/a.tgz",
+        "pip install --index-url https://devpi/root/pypi/ x",
+        "pip install --index-url=https://devpi/root/pypi/ x",
+        "curl 'http://h/a?f=/etc/x#/dev/y'",
+        "curl http://$HOST/etc/x",
+        "git clone ssh://git@h/root/x.git",
+        "git clone git@h:/root/x.git",
+        "scp me@h:/etc/x .",
+        "scp host:/etc/x .",
+        "rsync -a host:/var/data/ host::etc/x .",
+        "python3 -c \"open_url('http://h/etc/x')\"",
+        "cat <<X\nsee http://h/etc/x, http://h/dev/y\nX",
+        "echo '#!/bin/sh' >x",
+        "printf '#!/bin/sh\\necho\\n' >x",
+        "cat >x <<X\n#! /usr/bin/env python3\nX",
+        "git commit -m 'fix /etc/x'",
+        "git commit -am 'fix /etc/x' --message '/etc/x'",
+        "git -C sub tag --message='see /usr/share'",
+        "git commit -m/etc/x",
+        "export PATH=/usr/local/bin:$PATH",
+        "declare -x PATH=/usr/bin",
+        "CC=/usr/bin/gcc make",
+        "make CC=/usr/bin/gcc",
+        "env CC=/usr/bin/gcc make",
+        "sed 's/user/etc/' x",
+    ],
+)
+def test_what_is_no_local_path_is_not_claimed(line: str) -> None:
+    found = [name for claim in split_command(line).claims if not claim.pattern for name in names(claim)]
+    assert not [name for name in found if name.startswith(SYSTEM)]
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("wget http://h/x/.env", ".env"),
+        ("curl -O http://h/x/%2eenv?q=1", ".env"),
+        ("git clone git@h:x.git", "x.git"),
+        ("scp host:.env .", ".env"),
+        ("scp host:/x/.env .", ".env"),
+        ("rsync host::mod/.env .", ".env"),
+        ("curl FILE:///etc/x", "/etc/x"),
+        ("git clone git+file:///etc/x", "/etc/x"),
+        ("sqlite3 sqlite:///etc/x", "/etc/x"),
+        ("curl -T /etc/x http://h", "/etc/x"),
+        ("curl -d @/etc/x http://h", "/etc/x"),
+        ("foo http://h,/etc/x", "/etc/x"),
+        ("echo '#!/bin/../etc/x'", "/../etc/x"),
+        ("echo '#!/bin/sh /etc/x'", "/etc/x"),
+        ("git commit -F /etc/x", "/etc/x"),
+        ("git show -m /etc/x", "/etc/x"),
+        ("docker run -v /etc/x:/y", "/etc/x"),
+        ("BASH_ENV=/etc/x sh", "/etc/x"),
+    ],
+)
+def test_what_is_a_local_path_is_claimed(line: str, path: str) -> None:
+    assert claims_of(line, path)
+
+
+def test_url_that_climbs_is_a_path() -> None:
+    assert "/etc/x" in [name for claim in split_command("cat http://h/../../../etc/x").claims for name in names(claim)]
 
 
 @pytest.mark.parametrize("line", ["cat 2>&1", "cat >&-", "cat 3>&1-", "cat <&0", "cat -", "cat --", "cat ''"])

@@ -68,6 +68,7 @@ def test_pattern_matches_the_whole_text(pattern: str, text: str, matches: bool) 
         ("git ", 3),
         ("git\n", 3),
         ("a\0b", 1),
+        ("ab\ud800", 2),
         ("git \\", 4),
         ("\\a", 0),
         ("\\1", 0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,8 @@ def test_a_pattern_matches_what_trying_everything_finds(pattern: str, path: str,
         ("{" * 11 + "a,b" + "}" * 11, 10),
         ("{a,b}" * 11, 0),
         ("{a,b}" * 9 + "x" * 4000, 0),
+        ("a/\ud800", 2),
+        ("\udbff\udc00", 0),
     ],
 )
 def test_what_could_be_inert_is_refused_with_its_place(pattern: str, offset: int) -> None:
@@ -229,6 +232,30 @@ def test_a_literal_prefix_is_what_leads_up_to_the_first_wildcard(pattern: str, p
 def test_a_path_has_one_normal_spelling(path: str, normal: str) -> None:
     assert normal_path(path, "/w") == normal
     assert normal_path(normal) == normal
+
+
+@pytest.mark.parametrize("spelling", ["caf\udcc3\udca9", "cafe\u0301", "caf\u00e9"])
+def test_escaped_bytes_that_are_a_character_are_that_character(spelling: str) -> None:
+    for path in ("caf\udcc3\udca9", "caf\u00e9"):
+        assert parse_glob(spelling).matches(normal_path(path))
+    assert parse_glob("caf\udcc3").matches(normal_path("caf\udcc3"))
+
+
+def test_a_path_with_a_surrogate_that_stands_for_no_byte_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="at 3"):
+        normal_path("/a/\ud800")
+
+
+def test_what_is_kept_of_parsed_patterns_is_bounded() -> None:
+    braces = "{" + ",".join(map(str, range(32))) + "}"
+    tracemalloc.start()
+    for number in range(60):
+        assert len(parse_glob(f"{number}/{braces}/{braces}").alternatives) == 1024
+        assert parse_glob("x" * 2**21 + str(number)).source.endswith(str(number))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 20 * 2**20
+    assert parse_glob("a/b") is parse_glob("a/b")
 
 
 def test_a_path_with_a_nul_is_refused() -> None:

@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from sandbox_kit.errors import (
     InvalidArgumentError,
     NotRegularFileError,
     PathAccessError,
+    PathError,
     PathNotFoundError,
     PatternError,
     PolicyError,
@@ -271,7 +273,8 @@ def test_a_ruleset_comes_back_from_its_document(ruleset: PermissionRuleset) -> N
 
 
 def test_a_document_says_only_what_differs_from_the_defaults() -> None:
-    assert PermissionRuleset().to_dict() == {}
+    assert PermissionRuleset().to_dict() == {"default": "allow"}
+    assert PermissionRuleset(ls=OperationPermissions()).to_dict() == {"ls": {}}
     ruleset = PermissionRuleset(
         "deny", rules(("allow", "a")), execute=OperationPermissions(rules=rules(("deny", "rm *")))
     )
@@ -338,6 +341,46 @@ def test_every_problem_of_a_document_is_told_with_its_place() -> None:
 def test_an_inert_rule_of_a_document_is_told_with_its_place() -> None:
     document = {"read": {"rules": [{"pattern": "**", "action": "allow"}, {"pattern": "a", "action": "deny"}]}}
     assert [problem.partition(":")[0] for problem in problems(document)] == ["read.rules[1]"]
+
+
+def test_an_empty_document_is_refused(tmp_path: Path) -> None:
+    assert problems({}) == ["the document is empty: it would allow everything"]
+    for name, content in (("r.json", "{}"), ("r.toml", "# nothing yet")):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(PolicyError, match="the document is empty"):
+            PermissionRuleset.from_file(tmp_path / name)
+
+
+def test_a_key_that_no_document_may_set_is_unknown() -> None:
+    document = {"read": {"rules": [{"pattern": "a", "action": "deny", "\0command": True}]}}
+    assert problems(document) == [r"read.rules[0].'\x00command': unknown key"]
+
+
+def braces(count: int, text: str) -> str:
+    return f"{{{','.join(f'{text}{index}' for index in range(count))}}}"
+
+
+LARGE = [f"x{index}/{braces(32, 'a')}/{braces(32, 'b')}" for index in range(10)]
+
+
+def test_the_alternatives_of_a_ruleset_are_bounded() -> None:
+    words = "more than 10000 alternatives in all"
+    with pytest.raises(PolicyError, match=words):
+        PermissionRuleset(rules=[PermissionRule(pattern, "deny") for pattern in LARGE])
+    parts: dict[str, Any] = {
+        name: {"rules": [{"pattern": each, "action": "deny"}]} for name, each in zip(OPERATIONS, LARGE, strict=False)
+    }
+    assert PermissionRuleset.from_dict({"default": "ask", **parts}).default == "ask"
+    parts["rules"] = [{"pattern": pattern, "action": "deny"} for pattern in LARGE[3:]]
+    with pytest.raises(PolicyError, match=words):
+        PermissionRuleset.from_dict(parts)
+
+
+def test_a_large_document_is_refused_soon() -> None:
+    many = [{"pattern": f"{index}/{LARGE[0]}", "action": "deny"} for index in range(1000)]
+    started = time.monotonic()
+    assert problems({"rules": many, "read": 3})
+    assert time.monotonic() - started < 5
 
 
 @pytest.mark.parametrize("document", [[], None, "deny", 3])
@@ -424,3 +467,9 @@ def test_a_ruleset_shows_its_size_not_its_rules() -> None:
         "deny", rules=[PermissionRule("a", "allow")], read=OperationPermissions(rules=[PermissionRule("b", "ask")])
     )
     assert repr(ruleset) == "PermissionRuleset(default='deny', 2 rules)"
+
+
+@pytest.mark.parametrize("name", ["a" * 300 + ".json", "nul\0.json"])
+def test_a_document_whose_name_no_file_can_have_is_a_typed_error(name: str) -> None:
+    with pytest.raises(PathError):
+        PermissionRuleset.from_file(name)

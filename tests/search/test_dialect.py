@@ -220,6 +220,20 @@ def test_the_largest_patterns_fit_into_one_argument() -> None:
             assert max(len(option.encode("utf-8", "surrogateescape")) for option in options) < 128 * 1024
 
 
+def test_a_pattern_that_no_argument_holds_is_refused() -> None:
+    with pytest.raises(PatternError, match="too large"):
+        parse("[\x01-\x07]" * 15_000)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a?" * 5_000 + "b", "b" + "a?" * 5_000, "a*" * 5_000, "(" * 49 + "a?" * 5_000 + ")" * 49]
+)
+def test_what_is_optional_at_the_ends_goes_however_long_it_is(pattern: str) -> None:
+    dialect = parse(pattern)
+    assert dialect.to_ripgrep() == ["--regexp=b" if "b" in pattern else "--regexp="]
+    assert dialect.matcher()(b"xbx")
+
+
 def test_a_dialect_is_a_value() -> None:
     dialect = parse("a+", ignore_case=True)
     assert dialect == parse("a+", ignore_case=True) == copy.deepcopy(dialect) == pickle.loads(pickle.dumps(dialect))

@@ -29,6 +29,8 @@ FORMAT = "sandbox_kit.state/1"
 
 Value = str | dict[str, str]
 
+_MAX_TIME = 2**63
+
 
 def dump_text(text: str) -> Value:
     """Return a name as it stands, or in base64 where it is no UTF-8."""
@@ -128,7 +130,7 @@ def _fields(
 
 
 def _format(value: Any, where: str) -> str:
-    return FORMAT if value == FORMAT else _refuse(where, f"is {FORMAT!r}, not {value!r}")
+    return FORMAT if value == FORMAT else _refuse(where, f"is {FORMAT!r}")
 
 
 def _path(value: Any, where: str) -> str:
@@ -157,23 +159,25 @@ def _bytes(value: Any, where: str) -> bytes:
 
 
 def _flag(value: Any, where: str) -> bool:
-    return value if isinstance(value, bool) else _refuse(where, f"is true or false, not {value!r}")
+    return value if isinstance(value, bool) else _refuse(where, "is true or false")
 
 
 def _count(value: Any, where: str) -> int:
-    return value if type(value) is int and value > 0 else _refuse(where, f"is a positive integer, not {value!r}")
+    return value if type(value) is int and value > 0 else _refuse(where, "is a positive integer")
 
 
 def _mode(value: Any, where: str) -> int:
     if type(value) is int and 0 <= value <= 0o7777:
         return value
-    _refuse(where, f"is permission bits, an integer from 0 to 4095, not {value!r}")
+    _refuse(where, "is permission bits, an integer from 0 to 4095")
 
 
 def _time(value: Any, where: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if type(value) is int and abs(value) <= _MAX_TIME:
         return float(value)
-    _refuse(where, f"is a finite number of seconds, not {value!r}")
+    _refuse(where, "is a finite number of seconds")
 
 
 def _list(value: Any, where: str) -> list[Any]:
