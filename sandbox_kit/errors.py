@@ -186,6 +186,8 @@ class PermissionDeniedError(SandboxError, PermissionError):
         target: the path or command line, as the caller gave it.
         rule: the rule that decided, as text; None for a default.
         message: the whole sentence; made from the other three when not given.
+
+    ``errno`` is ``EACCES`` and ``strerror`` the message; ``filename`` is the path, None for a command line.
     """
 
     _fields = ("operation", "target", "rule", "message")
@@ -193,7 +195,8 @@ class PermissionDeniedError(SandboxError, PermissionError):
 
     def __init__(self, operation: str, target: str, rule: str | None = None, message: str = "") -> None:
         by = f"by rule {rule}" if rule is not None else "by default"
-        super().__init__(message or f"{operation} {printable(target)}: {self._verb} {by}")
+        self.message = message or f"{operation} {printable(target)}: {self._verb} {by}"
+        OSError.__init__(self, errno.EACCES, self.message, *([] if operation == "execute" else [target]))
         self.operation = operation
         self.target = target
         self.rule = rule

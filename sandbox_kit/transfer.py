@@ -1,7 +1,10 @@
 """Files and trees between a backend and the host: upload, download, export.
 
 A tree is judged whole before its first byte moves. In it, links that stay inside are kept as
-links; one that leads outside, and a special file, refuse the tree.
+links; one that leads outside, and a special file, refuse the tree. The modes of files are kept;
+those of directories on the way to the host and in archives, while an uploaded directory has the
+mode that the backend gives a new one. The library's own memory and open files do not grow with
+the depth of a tree.
 """
 
 from __future__ import annotations
@@ -111,7 +114,7 @@ def _upload_file(backend: Backend, source: Path, path: str, mode: int) -> None:
 
 
 def _upload_tree(backend: Backend, source: Path, path: str) -> None:
-    members = list(_host_members(source, ""))
+    members = list(_host_members(source))
     _refuse_escaping_links(members, str(source))
     names = [path, *(join(path, member.name) for member in members)]
     if _occupied(backend, path, names):
@@ -146,29 +149,36 @@ def _upload_member(backend: Backend, source: Path, path: str, member: _Member) -
         _upload_file(backend, source / member.name, target, member.mode)
 
 
-def _host_members(directory: Path, prefix: str) -> Iterator[_Member]:
-    with os.scandir(directory) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
-        name = prefix + entry.name
-        info = entry.stat(follow_symlinks=False)
-        mode = stat.S_IMODE(info.st_mode)
-        if entry.is_symlink():
-            yield _Member(name, False, mode, target=os.readlink(entry.path))
-        elif entry.is_dir():
-            yield _Member(name, True, mode)
-            yield from _host_members(Path(entry.path), name + "/")
-        elif stat.S_ISREG(info.st_mode):
-            yield _Member(name, False, mode, info.st_size)
-        else:
-            raise ArchiveError(f"{printable(entry.path)}: a special file cannot be copied")
+def _host_members(top: Path) -> Iterator[_Member]:
+    """Yield what is beneath *top*, parents first."""
+    pending = [""]
+    while pending:
+        prefix = pending.pop()
+        with os.scandir(top / prefix) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        members = [_host_member(entry, prefix) for entry in found]
+        yield from members
+        pending += [member.name + "/" for member in reversed(members) if member.is_dir]
+
+
+def _host_member(entry: os.DirEntry[str], prefix: str) -> _Member:
+    info = entry.stat(follow_symlinks=False)
+    name, mode = prefix + entry.name, stat.S_IMODE(info.st_mode)
+    if stat.S_ISLNK(info.st_mode):
+        return _Member(name, False, mode, target=os.readlink(entry.path))
+    if stat.S_ISDIR(info.st_mode):
+        return _Member(name, True, mode)
+    if stat.S_ISREG(info.st_mode):
+        return _Member(name, False, mode, info.st_size)
+    raise ArchiveError(f"{printable(entry.path)}: a special file cannot be copied")
 
 
 def download(backend: Backend, path: str, local: str | PathLike[str], denied: Denied) -> int:
     """Copy a file or tree to the host; see :meth:`Backend.download`."""
     target, path = _host_path(local), path or "."
     tree = _tree(backend, path, denied)
-    _refuse_occupied(target, tree is not None)
+    with _host_errors():
+        _refuse_occupied(target, tree is not None)
     with _host_errors(), tempfile.TemporaryDirectory(dir=target.parent, prefix=".sandbox-kit-") as scratch:
         fresh = Path(scratch, "copy")
         if tree is None:
@@ -176,13 +186,16 @@ def download(backend: Backend, path: str, local: str | PathLike[str], denied: De
             os.replace(fresh, target)
             return 0
         members, left_out = tree
+        mode = _real_info(backend, path).mode
         _fetch_tree(backend, path, fresh, members)
         fresh.rename(target)
+        target.chmod(mode & 0o777)
     return left_out
 
 
 def _fetch_tree(backend: Backend, path: str, fresh: Path, members: list[_Member]) -> None:
-    fresh.mkdir()
+    """Make the tree, closed to others: its own mode is that of a copy in the making."""
+    fresh.mkdir(0o700)
     for member in members:
         _fetch_member(backend, path, fresh, member)
     for member in reversed(members):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import pickle
 import random
 import tarfile
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,7 @@ from sandbox_kit.errors import (
 from sandbox_kit.paths import normalise
 from sandbox_kit.primitives import Authorize, Entry, Operations
 from sandbox_kit.streams import CHUNK
+from sandbox_kit.testing.host import ordinary_user
 from sandbox_kit.types import FileInfo, Skipped
 
 FILES: dict[str, str | bytes] = {"t/a": "1", "t/d/secret": "2", "t/d/e/b": "3", "t/z": b"\0\xff"}
@@ -61,8 +65,10 @@ class TestWhatARuleHides:
     def test_it_refuses_the_tree(self, tmp_path: Path) -> None:
         backend = Filtered({"t/d/secret": None})
         for call in (lambda: backend.download("t", tmp_path / "x"), lambda: backend.export("t")):
-            with pytest.raises(PermissionDeniedError, match="skip"):
+            with pytest.raises(PermissionDeniedError, match="skip") as caught:
                 call()
+            for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+                assert (error.errno, error.filename, error.strerror) == (errno.EACCES, "t", str(error))
         assert list(tmp_path.iterdir()) == []
 
     def test_it_is_left_out_and_counted_on_request(self, tmp_path: Path) -> None:
@@ -111,6 +117,15 @@ class TestHostErrors:
         with pytest.raises(PathNotFoundError):
             backend.download("t/a", tmp_path / "f" / "x")
 
+    def test_a_directory_that_is_closed_is_an_access_error(self, tmp_path: Path) -> None:
+        (tmp_path / "closed").mkdir(mode=0)
+        with ordinary_user():
+            for path in ("t", "t/a"):
+                with pytest.raises(PathAccessError):
+                    StateBackend(FILES).download(path, tmp_path / "closed" / "x")
+            with pytest.raises(PathAccessError):
+                StateBackend().upload(tmp_path / "closed" / "x", "x")
+
     def test_a_host_that_refuses_is_an_access_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         backend = StateBackend(FILES)
         (tmp_path / "f").write_text("x")
@@ -151,6 +166,16 @@ class TestUpload:
             backend.upload(tmp_path, "f/tree")
         assert backend.read("f") == "kept"
 
+    def test_modes_of_files_are_kept_and_directories_are_new_ones(self, tmp_path: Path) -> None:
+        (tmp_path / "d").mkdir(mode=0o700)
+        (tmp_path / "d/f").write_text("x")
+        (tmp_path / "d/f").chmod(0o640)
+        backend = StateBackend()
+        backend.mkdir("new")
+        backend.upload(tmp_path, "t")
+        assert backend.stat("t/d/f").mode == 0o640
+        assert backend.stat("t/d").mode == backend.stat("new").mode
+
     def test_links_need_a_file_system_that_has_them(self, tmp_path: Path) -> None:
         backend = StateBackend()
         (tmp_path / "link").symlink_to("target")
@@ -171,6 +196,32 @@ class TestDownload:
         assert (tmp_path / "x/closed").stat().st_mode & 0o777 == 0o500
         assert (tmp_path / "x/closed/f").read_text() == "x"
         (tmp_path / "x/closed").chmod(0o700)
+
+    @pytest.mark.parametrize("mode", [0o700, 0o500, 0o750, 0o755])
+    def test_the_tree_itself_has_its_mode(self, mode: int) -> None:
+        backend = StateBackend.from_dict(
+            {
+                "format": "sandbox_kit.state/1",
+                "entries": [{"path": "/t", "mode": mode}, {"path": "/t/f", "content": "x"}],
+            }
+        )
+        with ordinary_user(), tempfile.TemporaryDirectory() as directory:
+            copy = Path(directory, "x")
+            backend.download("t", copy)
+            assert copy.stat().st_mode & 0o777 == mode
+            assert (copy / "f").read_text() == "x"
+            copy.chmod(0o700)
+
+    def test_a_tree_in_the_making_is_closed_to_others(self, tmp_path: Path) -> None:
+        modes: list[int] = []
+
+        class Watched(StateBackend):
+            def _open_read(self, path: str, **options: Any) -> Any:
+                modes.extend(found.stat().st_mode & 0o077 for found in tmp_path.rglob("copy"))
+                return super()._open_read(path, **options)
+
+        Watched(FILES).download("t", tmp_path / "x")
+        assert set(modes) == {0}
 
     def test_a_link_on_the_host_is_replaced_not_followed(self, tmp_path: Path) -> None:
         (tmp_path / "victim").write_text("kept")

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from sandbox_kit.contract import Backend
-from sandbox_kit.errors import ArchiveError, NotRegularFileError, PathAccessError, PathEscapeError, ReadLimitError
+from sandbox_kit.errors import (
+    ArchiveError,
+    NotRegularFileError,
+    PathAccessError,
+    PathEscapeError,
+    ReadLimitError,
+    SandboxUnavailableError,
+)
 from sandbox_kit.testing.base import Conformance, fill, paths
 
-__all__ = ["HostFilesConformance"]
+__all__ = ["HostFilesConformance", "ordinary_user"]
 
 USES: dict[str, Callable[[Backend, str], object]] = {
     "read": lambda backend, path: backend.read(path),
@@ -25,8 +34,52 @@ USES: dict[str, Callable[[Backend, str], object]] = {
     "edit": lambda backend, path: backend.edit(path, "secret", "changed"),
     "grep": lambda backend, path: list(backend.grep("secret", path)),
 }
+ON_NOTHING: dict[str, Callable[[Backend, Path], object]] = {
+    **{name: lambda backend, host, use=use: use(backend, "f") for name, use in USES.items()},  # type: ignore[misc]
+    "new": lambda backend, host: backend.write("new/f", "x"),
+    "ls": lambda backend, host: backend.ls(),
+    "glob": lambda backend, host: backend.glob("**"),
+    "stat": lambda backend, host: backend.stat("."),
+    "exists": lambda backend, host: backend.exists("."),
+    "missing": lambda backend, host: backend.exists("f"),
+    "grep-all": lambda backend, host: list(backend.grep("x")),
+    "mkdir": lambda backend, host: backend.mkdir("d"),
+    "mkdir-root": lambda backend, host: backend.mkdir("."),
+    "remove": lambda backend, host: backend.remove("f"),
+    "move": lambda backend, host: backend.move("f", "g"),
+    "upload": lambda backend, host: backend.upload(host / "secret.txt", "g"),
+    "upload-tree": lambda backend, host: backend.upload(host, "g"),
+    "download": lambda backend, host: backend.download(".", host / "out"),
+    "export": lambda backend, host: backend.export(),
+}
+NOBODY = 65534
 SPECIAL = {"fifo": stat.S_IFIFO, "socket": stat.S_IFSOCK}
 EVERY_USE = pytest.mark.parametrize("use", USES)
+
+
+@contextmanager
+def ordinary_user() -> Iterator[None]:
+    """Be an ordinary user of the host within the block, whose files are not closed to root alone."""
+    if os.geteuid() != 0:
+        yield
+        return
+    groups, group = os.getgroups(), os.getegid()
+    os.setgroups([])
+    os.setegid(NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
+
+
+def give_away(tree: Path) -> None:
+    """Let what is beneath *tree* belong to the user of :func:`ordinary_user`."""
+    if os.geteuid() == 0:
+        for path in tree.rglob("*"):
+            shutil.chown(path, NOBODY, NOBODY)
 
 
 class HostFilesConformance(Conformance):
@@ -165,19 +218,33 @@ class HostFilesConformance(Conformance):
         with pytest.raises(ReadLimitError):
             backend.read("f")
 
-    @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is closed to this user")
-    def test_a_walk_tells_what_is_closed_to_it(self, backend: Backend) -> None:
+    @pytest.mark.parametrize("mode", [0o000, 0o600, 0o100], ids=oct)
+    def test_a_walk_tells_what_is_closed_to_it(self, backend: Backend, mode: int) -> None:
+        """A directory that is closed, that has names but nothing behind them, and that has no names."""
         fill(backend, {"closed/f": "needle\n", "open/f": "needle\n"})
         closed = self.host_path(backend, "closed")
-        closed.chmod(0)
+        blocked = "closed/f" if mode & 0o400 else "closed"
+        give_away(self.host_path(backend, "."))
+        closed.chmod(mode)
         try:
-            found = backend.glob("**")
-            matches = backend.grep("needle")
-            assert paths(found) == ["closed", "open", "open/f"]
-            assert [match.path for match in matches] == ["open/f"]
-            assert [skipped.path for skipped in found.skipped] == ["closed"]
-            assert [skipped.path for skipped in matches.skipped] == ["closed"]
-            with pytest.raises(PathAccessError):
-                backend.read("closed/f")
+            with ordinary_user():
+                found = backend.glob("**")
+                matches = backend.grep("needle")
+                assert paths(found) == ["closed", "open", "open/f"]
+                assert [match.path for match in matches] == ["open/f"]
+                assert [skipped.path for skipped in found.skipped] == [blocked]
+                assert [skipped.path for skipped in matches.skipped] == [blocked]
+                assert found.skipped[0].reason == PathAccessError("").reason
+                if not mode & 0o100:
+                    with pytest.raises(PathAccessError):
+                        backend.read("closed/f")
         finally:
             closed.chmod(0o755)
+
+    @pytest.mark.parametrize("call", ON_NOTHING)
+    def test_a_root_that_vanished_is_told_by_every_method(self, backend: Backend, outside: Path, call: str) -> None:
+        backend.write("f", "x")
+        shutil.rmtree(self.host_path(backend, "."))
+        with pytest.raises(SandboxUnavailableError):
+            ON_NOTHING[call](backend, outside)
+        assert [path.name for path in outside.iterdir()] == ["secret.txt"]

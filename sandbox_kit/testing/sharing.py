@@ -35,10 +35,13 @@ def together(task: Callable[[int], None]) -> None:
 class SharingConformance(Conformance):
     """Threads do not disturb each other; what a call returns travels."""
 
-    def test_each_backend_has_an_id_of_its_own(self, backend: Backend) -> None:
+    def test_each_backend_has_an_id_of_its_own(
+        self, backend: Backend, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        another = self.make_backend(tmp_path_factory.mktemp("another"))
         assert isinstance(backend.id, str)
         assert backend.id
-        assert backend.id == backend.id
+        assert another.id not in ("", backend.id)
 
     def test_threads_use_files_of_their_own(self, backend: Backend) -> None:
         def work(number: int) -> None:

@@ -70,6 +70,12 @@ class TransferConformance(Conformance):
         assert backend.download("up/tree", host / "out") == 0
         assert gathered(host / "out") == gathered(source)
 
+    def test_a_directory_of_the_host_has_the_mode_that_it_was_shown_with(self, backend: Backend, host: Path) -> None:
+        fill(backend, {"d/e/f": "x"})
+        backend.download("d", host / "out")
+        shown = [backend.stat(path).mode & 0o777 for path in ("d", "d/e")]
+        assert [path.stat().st_mode & 0o777 for path in (host / "out", host / "out/e")] == shown
+
     def test_the_work_directory_is_downloaded_whole(self, backend: Backend, host: Path) -> None:
         fill(backend, {"d/f": "x", "-g": "y"})
         for path, name in ((".", "dot"), ("", "blank"), (backend.work_dir, "absolute")):

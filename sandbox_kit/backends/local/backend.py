@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import stat
 import sys
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from os import PathLike
 from typing import Any, BinaryIO
 from uuid import uuid4
 
 from sandbox_kit import walk
+from sandbox_kit.arguments import check_timeout
 from sandbox_kit.backends.local import change, scan, search
 from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Root, Spot
-from sandbox_kit.backends.local.system import Descriptor, path_error, rename_noreplace
+from sandbox_kit.backends.local.system import Descriptor, host_name, rename_noreplace, told_of
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -30,11 +30,12 @@ from sandbox_kit.errors import (
     SandboxConflictError,
     SandboxError,
     SandboxUnavailableError,
+    printable,
 )
 from sandbox_kit.paths import join, normalise, within
 from sandbox_kit.primitives import Authorize, Entry, Operations, Query, allow, settle
 from sandbox_kit.search.matches import Matches, SearchReport
-from sandbox_kit.types import Capabilities, FileInfo, Identity
+from sandbox_kit.types import Capabilities, FileInfo, Identity, parse_size
 
 __all__ = ["LocalBackend"]
 
@@ -50,16 +51,26 @@ class LocalBackend(Backend):
 
     Args:
         root: the directory; itself a symbolic link or not. It is opened on first use.
-        max_read_bytes: the most bytes that read, read_bytes and edit take in.
+        max_read_bytes: the most bytes that read, read_bytes and edit take in; bytes, or as ``"50m"``.
+        file_timeout: how long the search of one file may take, in seconds. Ripgrep and GNU grep take
+            linear time for it; where they search a tree, the search ends after ten minutes of silence.
 
     Raises:
+        InvalidArgumentError: *root* is no path or empty, *max_read_bytes* no size, *file_timeout* not positive.
         PathNotFoundError: on first use: *root* is missing.
         SandboxUnavailableError: later: *root* was removed.
     """
 
-    def __init__(self, root: str | PathLike[str], *, max_read_bytes: int = Backend.max_read_bytes) -> None:
-        self._given = os.path.abspath(root)
-        self.max_read_bytes = max_read_bytes
+    def __init__(
+        self,
+        root: str | PathLike[str],
+        *,
+        max_read_bytes: int | str = Backend.max_read_bytes,
+        file_timeout: float = Backend.file_timeout,
+    ) -> None:
+        self._given = host_name(root, "root")
+        self.max_read_bytes = parse_size(max_read_bytes, "max_read_bytes")
+        self.file_timeout = _seconds(file_timeout)
         self._id = f"local-{uuid4().hex[:12]}"
         self._opening = threading.Lock()
         self._opened: Root | None = None
@@ -81,14 +92,22 @@ class LocalBackend(Backend):
 
     @property
     def work_dir(self) -> str:
-        return self._root.name
+        return self._held().name
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(symlinks=True, case_sensitive=self._root.case_sensitive)
+        return Capabilities(symlinks=True, case_sensitive=self._held().case_sensitive)
 
     @property
     def _root(self) -> Root:
+        """The root, as long as it is there."""
+        root = self._held()
+        if os.fstat(root.fd).st_nlink == 0:
+            raise SandboxUnavailableError(f"the root of {self!r} was removed")
+        return root
+
+    def _held(self) -> Root:
+        """The root, there or not; opened on first use."""
         if self._opened is None:
             with self._opening:
                 if self._opened is None:
@@ -121,13 +140,8 @@ class LocalBackend(Backend):
 
     def _described(self, spot: Spot, path: str) -> os.stat_result:
         if spot.info is None:
-            raise self._missing(path)
+            raise PathNotFoundError(path)
         return spot.info
-
-    def _missing(self, path: str) -> SandboxError:
-        if os.fstat(self._root.fd).st_nlink == 0:
-            return SandboxUnavailableError(f"the root {self._given} was removed")
-        return PathNotFoundError(path)
 
     def _resolve(
         self, paths: Sequence[str], *, operations: Operations, authorize: Authorize, follow: bool = True
@@ -141,7 +155,7 @@ class LocalBackend(Backend):
         return tuple(found)
 
     def _as_given(self) -> str:
-        return self._root.given
+        return self._held().given
 
     def _resolve_prefix(self, prefix: str) -> str:
         return os.path.realpath(prefix)
@@ -150,25 +164,24 @@ class LocalBackend(Backend):
         """Return the real name of what a link leads to, as far as it can be told; nothing for another entry."""
         if not stat.S_ISLNK(info.st_mode):
             return ()
-        try:
-            return (self._root.find(spot.real, _ignore).real,)
-        except PathEscapeError:
-            target = os.readlink(spot.name, dir_fd=spot.parent.fd)
-            return (normalise(target, spot.parent_name),)
-        except SandboxError:
-            return ()
+        with suppress(SandboxError):
+            try:
+                return (self._held().find(spot.real, _ignore).real,)
+            except PathEscapeError:
+                return (normalise(_link_text(spot, spot.real), spot.parent_name),)
+        return ()
 
     def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:
         typed, spot, info = self._existing(path, operations, authorize, follow=False)
         settle(operations, authorize, _names(typed, spot.real, *self._target(spot, info)), spot.identity)
-        return scan.file_info(typed, self._root.name, info)
+        return scan.file_info(typed, self._held().name, info)
 
     def _readlink(self, path: str, *, operations: Operations, authorize: Authorize) -> str:
         typed, spot, info = self._existing(path, operations, authorize, follow=False)
         settle(operations, authorize, _names(typed, spot.real, *self._target(spot, info)), spot.identity)
         if not stat.S_ISLNK(info.st_mode):
-            raise InvalidArgumentError(f"{path}: not a symbolic link")
-        return os.readlink(spot.name, dir_fd=spot.parent.fd)
+            raise InvalidArgumentError(f"{printable(path)}: not a symbolic link")
+        return _link_text(spot, path)
 
     def _scandir(
         self, path: str, *, operations: Operations, authorize: Authorize, depth: int | None = 1
@@ -179,18 +192,16 @@ class LocalBackend(Backend):
             raise PathNotDirectoryError(path)
         directory = Descriptor(self._open_same(spot, path, DIRECTORY))
         target = None if authorize is allow else self._target
-        return scan.Scan(self._root.name, operations, authorize, target).walk(directory, typed, spot.real, depth)
+        return scan.Scan(self._held().name, operations, authorize, target).walk(directory, typed, spot.real, depth)
 
     def _open_same(self, spot: Spot, path: str, flags: int) -> int:
         """Open what *spot* describes; another object by that name is refused."""
-        try:
+        with told_of(path):
             fd = os.open(spot.name, flags | NOFOLLOW, dir_fd=spot.parent.fd)
-        except OSError as error:
-            raise path_error(error, path) from error
         info = os.fstat(fd)
         if Identity(spot.real, info.st_dev, info.st_ino) != spot.identity:
             os.close(fd)
-            raise SandboxConflictError(f"{path}: replaced while it was being opened")
+            raise SandboxConflictError(f"{printable(path)}: replaced while it was being opened")
         return fd
 
     def _open_read(
@@ -199,30 +210,17 @@ class LocalBackend(Backend):
         root = self._root
         typed = root.typed(path)
         _ask(operations, authorize, typed)
-        try:
-            fd = root.open_plain(root.beneath(path), _READ)
-        except SandboxError:
-            raise
-        except FileNotFoundError:
-            raise self._missing(path) from None
-        except OSError as error:
-            raise path_error(error, path) from error
-        if fd is None:
-            return self._open_walked(path, operations, authorize, expect)
-        descriptor = Descriptor(fd)
-        real = normalise("/".join(root.beneath(path)), root.name)
-        identity = _checked(path, real, os.fstat(fd), expect)
-        settle(operations, authorize, _names(typed, real), identity)
-        return _reader(path, descriptor)
-
-    def _open_walked(
-        self, path: str, operations: Operations, authorize: Authorize, expect: Identity | None
-    ) -> BinaryIO:
-        typed, spot, info = self._existing(path, operations, authorize)
-        _checked(path, spot.real, info, expect)
-        settle(operations, authorize, _names(typed, spot.real), spot.identity)
-        _refuse_irregular(path, info)
-        return _reader(path, Descriptor(self._open_same(spot, path, _READ)))
+        components = root.beneath(path)
+        with told_of(path):
+            fd = root.open_plain(components, _READ)
+        if fd is not None:
+            real = join(root.name, "/".join(components)) if components else root.name
+            return _reader(path, Descriptor(fd), (typed, real), operations, authorize, expect)
+        spot = self._pin(path, operations, authorize, follow=True)
+        self._described(spot, path)
+        with told_of(path):
+            fd = os.open(spot.name, _READ | NOFOLLOW, dir_fd=spot.parent.fd)
+        return _reader(path, Descriptor(fd), (typed, spot.real), operations, authorize, expect)
 
     def _open_write(
         self,
@@ -236,12 +234,10 @@ class LocalBackend(Backend):
         typed, spot = self._find(path, operations, authorize)
         _ask_parents(spot, operations, authorize)
         if expect is not None and expect != spot.identity:
-            raise SandboxConflictError(f"{path}: replaced since it was judged")
+            raise SandboxConflictError(f"{printable(path)}: replaced since it was judged")
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
         if spot.info is not None:
             _refuse_irregular(path, spot.info)
-        elif os.fstat(self._root.fd).st_nlink == 0:
-            raise self._missing(path)
         return change.writing(spot, path, mode)
 
     def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize) -> None:
@@ -259,16 +255,14 @@ class LocalBackend(Backend):
         if spot.info is not None:
             raise PathExistsError(path)
         if len(spot.rest) > 1:
-            raise self._missing(path)
-        try:
+            raise PathNotFoundError(path)
+        with told_of(path):
             os.symlink(target, spot.name, dir_fd=spot.parent.fd)
-        except OSError as error:
-            raise path_error(error, path) from error
 
     def _remove(self, path: str, *, operations: Operations, authorize: Authorize, recursive: bool) -> None:
         typed, spot, info = self._existing(path, operations, authorize, follow=False)
         self._refuse_root(path, spot)
-        judged: change.Tree = {}
+        judged: list[change.Judged] = []
         if recursive and stat.S_ISDIR(info.st_mode):
             judged = change.judge_tree(spot, path, operations, authorize, (typed, spot.real))
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
@@ -286,19 +280,20 @@ class LocalBackend(Backend):
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
         self._refuse_root(source, spot)
         if within(new.real, spot.real) and new.real != spot.real:
-            raise InvalidArgumentError(f"{source}: cannot be moved beneath itself, to {target}")
+            raise InvalidArgumentError(f"{printable(source)}: cannot be moved beneath itself, to {printable(target)}")
         if new.info is not None:
             raise PathExistsError(target)
         if len(new.rest) > 1:
-            raise self._missing(target)
-        try:
-            rename_noreplace(spot.parent.fd, spot.name, new.parent.fd, new.name)
-        except OSError as error:
-            raise path_error(error, target if error.errno == errno.EEXIST else source) from error
+            raise PathNotFoundError(target)
+        with told_of(source):
+            try:
+                rename_noreplace(spot.parent.fd, spot.name, new.parent.fd, new.name)
+            except FileExistsError as error:
+                raise PathExistsError(target) from error
 
     def _refuse_root(self, path: str, spot: Spot) -> None:
         if spot.rest == (".",):
-            raise InvalidArgumentError(f"{path}: the root itself can be neither moved nor removed")
+            raise InvalidArgumentError(f"{printable(path)}: the root itself can be neither moved nor removed")
 
     def _search(self, query: Query, path: str, *, operations: Operations, authorize: Authorize) -> Matches:
         argv = search.command(query) if sys.platform == "linux" else None
@@ -309,10 +304,22 @@ class LocalBackend(Backend):
             return walk.grep(self, query, path, operations, authorize)
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
         directory = Descriptor(self._open_same(spot, path, DIRECTORY))
-        tree = search.Tree(directory, typed, spot.real)
+        tree = search.Tree(self._held(), directory, typed, spot.real)
         report = SearchReport()
-        found = search.search(self._root, argv, query, tree, operations, authorize, report)
+        found = search.Search(query, tree, operations, authorize, report, self.file_timeout).run(argv)
         return Matches(found, report, limit=query.limit)
+
+
+def _seconds(file_timeout: float) -> float:
+    seconds = check_timeout(file_timeout, "file_timeout")
+    if seconds is None:
+        raise InvalidArgumentError("file_timeout: every wait has an end: None is not one")
+    return seconds
+
+
+def _link_text(spot: Spot, path: str) -> str:
+    with told_of(path):
+        return os.readlink(spot.name, dir_fd=spot.parent.fd)
 
 
 def _ignore(name: str) -> None:
@@ -331,16 +338,9 @@ def _ask(operations: Operations, authorize: Authorize, *names: str) -> None:
 
 def _ask_parents(spot: Spot, operations: Operations, authorize: Authorize) -> None:
     """Ask to write each directory that would have to be made above *spot*."""
-    if "write" in operations:
+    if "write" in operations and authorize is not allow:
         for depth in range(1, len(spot.rest)):
             authorize("write", (join(spot.parent_name, "/".join(spot.rest[:depth])),))
-
-
-def _checked(path: str, real: str, info: os.stat_result, expect: Identity | None) -> Identity:
-    identity = Identity(real, info.st_dev, info.st_ino)
-    if expect is not None and expect != identity:
-        raise SandboxConflictError(f"{path}: replaced since it was judged")
-    return identity
 
 
 def _refuse_irregular(path: str, info: os.stat_result) -> None:
@@ -350,7 +350,20 @@ def _refuse_irregular(path: str, info: os.stat_result) -> None:
         raise NotRegularFileError(path)
 
 
-def _reader(path: str, descriptor: Descriptor) -> BinaryIO:
-    _refuse_irregular(path, os.fstat(descriptor.fd))
+def _reader(
+    path: str,
+    descriptor: Descriptor,
+    names: tuple[str, str],
+    operations: Operations,
+    authorize: Authorize,
+    expect: Identity | None,
+) -> BinaryIO:
+    """Ask for what was opened, under its *names* as typed and real, and return it as a file."""
+    info = os.fstat(descriptor.fd)
+    identity = Identity(names[1], info.st_dev, info.st_ino)
+    if expect is not None and expect != identity:
+        raise SandboxConflictError(f"{printable(path)}: replaced since it was judged")
+    settle(operations, authorize, _names(*names), identity)
+    _refuse_irregular(path, info)
     fd, descriptor.fd = descriptor.fd, -1
     return io.BufferedReader(io.FileIO(fd))

@@ -13,9 +13,11 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Spot
-from sandbox_kit.backends.local.system import Descriptor, path_error
-from sandbox_kit.errors import PathIsDirectoryError, SandboxError
+from attrs import field, frozen
+
+from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Spot, descend, lookup
+from sandbox_kit.backends.local.system import Descriptor, told_of
+from sandbox_kit.errors import PathIsDirectoryError, SandboxConflictError, printable
 from sandbox_kit.paths import join
 from sandbox_kit.primitives import Authorize, Operations
 from sandbox_kit.streams import CHUNK
@@ -23,12 +25,9 @@ from sandbox_kit.streams import CHUNK
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Tree", "judge_tree", "make_directories", "remove", "writing"]
+__all__ = ["Judged", "judge_tree", "make_directories", "remove", "writing"]
 
-Tree = dict[str, "Tree | None"]
-"""The entries beneath a directory that were judged: a directory's own tree, None for anything else."""
-
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW
 _IN_PLACE = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 _SPOOL = 8 * 2**20
 
@@ -39,53 +38,43 @@ def writing(spot: Spot, path: str, mode: int | None) -> Generator[BinaryIO, None
 
     A new file takes its place in one step. Where that cannot be (a hard link would part, a
     mount point stays put, the directory is not writable, the owner would change) the bytes
-    are collected first and then written in place.
+    are collected first and then written in place. After an error the directories that were
+    made for it are gone again, unless something else is in them by then.
 
     Raises:
         PathError: of the kind that the system tells; the file is then as it was.
+        SandboxConflictError: something else took the place of the file, or of its new content.
     """
-    with _told_of(path):
-        parent = make_directories(spot, spot.rest[:-1], path)
-        fresh = None if _shared(spot) else _create(parent, spot, mode)
-    if fresh is None:
-        with tempfile.SpooledTemporaryFile(_SPOOL) as spooled:
-            spool = cast(BinaryIO, spooled)
-            yield spool
-            with _told_of(path):
-                _overwrite(parent, spot, spool, mode)
-        return
-    name, fd = fresh
+    parent, made = make_directories(spot, spot.rest[:-1], path)
     try:
-        with _File(fd, path) as raw, io.BufferedWriter(raw, CHUNK) as out:
-            yield out
-        with _told_of(path):
-            _install(parent, spot, name, mode)
+        with told_of(path):
+            fresh = None if _shared(spot) else _Fresh.beside(spot, parent, path, mode)
+        if fresh is None:
+            with tempfile.SpooledTemporaryFile(_SPOOL) as spooled:
+                spool = cast(BinaryIO, spooled)
+                yield spool
+                with told_of(path):
+                    _overwrite(parent, spot, spool, path, mode)
+        else:
+            with fresh:
+                with io.BufferedWriter(_File(fresh.fd, path), CHUNK) as out:
+                    yield out
+                with told_of(path):
+                    fresh.install(mode)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(name, dir_fd=parent.fd)
+        _unmake(spot, made)
         raise
-
-
-@contextmanager
-def _told_of(path: str) -> Generator[None, None, None]:
-    """Turn what the system says into the library's own error about *path*."""
-    try:
-        yield
-    except SandboxError:
-        raise
-    except OSError as error:
-        raise path_error(error, path) from error
 
 
 class _File(io.FileIO):
     """A file whose failing writes name *path*, to be told from failures of what is copied into it."""
 
     def __init__(self, fd: int, path: str) -> None:
-        super().__init__(fd, "wb")
+        super().__init__(fd, "wb", closefd=False)
         self._path = path
 
     def write(self, data: ReadableBuffer, /) -> int:
-        with _told_of(self._path):
+        with told_of(self._path):
             return super().write(data)
 
 
@@ -93,20 +82,67 @@ def _shared(spot: Spot) -> bool:
     return spot.info is not None and spot.info.st_nlink > 1
 
 
-def _create(parent: Descriptor, spot: Spot, mode: int | None) -> tuple[str, int] | None:
-    """Make a file to fill beside *spot*; None where the file has to be written in place."""
-    name = f".{secrets.token_hex(8)}.tmp"
-    try:
-        fd = os.open(name, _CREATE, 0o666 if spot.info is None and mode is None else 0o600, dir_fd=parent.fd)
-    except OSError as error:
-        if spot.info is None or error.errno not in _IN_PLACE:
-            raise
+class _Fresh(Descriptor):
+    """A new file beside the place that it is for.
+
+    Whoever else may write to the directory can put something else under its name at any time;
+    so its mode and bytes are reached by the descriptor, and the name is moved or removed only
+    while it is this file's.
+    """
+
+    __slots__ = ("_name", "_parent", "_path", "_spot")
+
+    def __init__(self, spot: Spot, parent: Descriptor, path: str, permissions: int) -> None:
+        self._spot, self._parent, self._path = spot, parent, path
+        self._name = f".{secrets.token_hex(8)}.tmp"
+        super().__init__(-1)
+        self.fd = os.open(self._name, _CREATE, permissions, dir_fd=parent.fd)
+
+    @classmethod
+    def beside(cls, spot: Spot, parent: Descriptor, path: str, mode: int | None) -> _Fresh | None:
+        """Make one; None where the file has to be written in place."""
+        try:
+            fresh = cls(spot, parent, path, 0o666 if spot.info is None and mode is None else 0o600)
+        except OSError as error:
+            if spot.info is None or error.errno not in _IN_PLACE:
+                raise
+            return None
+        if spot.info is None or _same_owner(fresh.fd, spot.info):
+            return fresh
+        fresh.discard()
         return None
-    if spot.info is None or _same_owner(fd, spot.info):
-        return name, fd
-    os.close(fd)
-    os.unlink(name, dir_fd=parent.fd)
-    return None
+
+    def __exit__(self, *error: object) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """Let go of it, and of its name unless that is another file's."""
+        with suppress(OSError):
+            if self._name and self._is_mine():
+                os.unlink(self._name, dir_fd=self._parent.fd)
+        self.close()
+
+    def _is_mine(self) -> bool:
+        found = lookup(self._parent.fd, self._name)
+        return found is not None and os.path.samestat(found, os.fstat(self.fd))
+
+    def install(self, mode: int | None) -> None:
+        """Give the file its mode and its place, or its bytes to the file that has to stay there."""
+        spot = self._spot
+        kept = mode if mode is not None else stat.S_IMODE(spot.info.st_mode) if spot.info is not None else None
+        if kept is not None:
+            os.fchmod(self.fd, kept)
+        if not self._is_mine():
+            raise SandboxConflictError(f"{printable(self._path)}: its new content was replaced while it was written")
+        try:
+            os.rename(self._name, spot.name, src_dir_fd=self._parent.fd, dst_dir_fd=self._parent.fd)
+        except OSError as error:
+            if spot.info is None or error.errno not in _IN_PLACE:
+                raise
+            with io.FileIO(self.fd, "rb", closefd=False) as source:
+                _overwrite(self._parent, spot, cast(BinaryIO, source), self._path, mode)
+        else:
+            self._name = ""
 
 
 def _same_owner(fd: int, info: os.stat_result) -> bool:
@@ -119,51 +155,65 @@ def _same_owner(fd: int, info: os.stat_result) -> bool:
     return True
 
 
-def _install(parent: Descriptor, spot: Spot, name: str, mode: int | None) -> None:
-    kept = mode if mode is not None else stat.S_IMODE(spot.info.st_mode) if spot.info is not None else None
-    if kept is not None:
-        os.chmod(name, kept, dir_fd=parent.fd)
-    try:
-        os.rename(name, spot.name, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)
-    except OSError as error:
-        if spot.info is None or error.errno not in _IN_PLACE:
-            raise
-        with open(name, "rb", opener=lambda file, flags: os.open(file, flags | NOFOLLOW, dir_fd=parent.fd)) as source:
-            _overwrite(parent, spot, source, mode)
-        os.unlink(name, dir_fd=parent.fd)
-
-
-def _overwrite(
-    parent: Descriptor, spot: Spot, source: BinaryIO | tempfile.SpooledTemporaryFile[bytes], mode: int | None
-) -> None:
+def _overwrite(parent: Descriptor, spot: Spot, source: BinaryIO, path: str, mode: int | None) -> None:
     source.seek(0)
     fd = os.open(spot.name, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW, dir_fd=parent.fd)
     with io.FileIO(fd, "wb") as out:
         if spot.info is None or not os.path.samestat(os.fstat(fd), spot.info):
-            raise OSError(errno.ESTALE, "replaced while it was being written")
+            raise SandboxConflictError(f"{printable(path)}: replaced while it was being written")
         shutil.copyfileobj(source, out, CHUNK)
         out.truncate()
         if mode is not None:
             os.fchmod(fd, mode)
 
 
-def make_directories(spot: Spot, names: tuple[str, ...], path: str) -> Descriptor:
-    """Make *names* beneath the directory of *spot*, one in the other, and return the last.
+def make_directories(spot: Spot, names: tuple[str, ...], path: str) -> tuple[Descriptor, list[str]]:
+    """Make *names* beneath the directory of *spot*, one in the other.
+
+    Returns:
+        The last of them, and what was not there before: names relative to the directory of *spot*.
 
     Raises:
-        PathError: of the kind that the system tells.
+        PathError: of the kind that the system tells; what was made is gone again.
     """
-    at = spot.parent
+    at, made = spot.parent, list[str]()
     if spot.info is not None:
-        return at
+        return at, made
     try:
-        for name in names:
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=at.fd)
-            at = Descriptor(os.open(name, DIRECTORY | NOFOLLOW, dir_fd=at.fd))
-    except OSError as error:
-        raise path_error(error, path) from error
-    return at
+        with told_of(path):
+            for depth, name in enumerate(names, 1):
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=at.fd)
+                    made.append("/".join(names[:depth]))
+                at = Descriptor(os.open(name, DIRECTORY | NOFOLLOW, dir_fd=at.fd))
+    except BaseException:
+        _unmake(spot, made)
+        raise
+    return at, made
+
+
+def _unmake(spot: Spot, made: list[str]) -> None:
+    """Remove the directories *made* beneath *spot*'s, the innermost first, up to one that is not empty."""
+    with suppress(OSError):
+        for path in reversed(made):
+            above, _, name = path.rpartition("/")
+            parent = descend(spot.parent, above) if above else spot.parent
+            os.rmdir(name, dir_fd=parent.fd)
+
+
+@frozen
+class Judged:
+    """The entries of one directory that were judged.
+
+    Attributes:
+        path: the directory, beneath the one that the tree starts with; empty for that one itself.
+        entries: the names of what is no directory.
+        directories: the names of its directories.
+    """
+
+    path: str
+    entries: list[str] = field(factory=list)
+    directories: list[str] = field(factory=list)
 
 
 def judge_tree(
@@ -173,7 +223,7 @@ def judge_tree(
     authorize: Authorize,
     names: tuple[str, str],
     new: tuple[str, str] | None = None,
-) -> Tree:
+) -> list[Judged]:
     """Ask for every entry beneath a directory, and for the name that it would get.
 
     Args:
@@ -181,51 +231,65 @@ def judge_tree(
         new: the same two of its new name, where it is being moved.
 
     Returns:
-        What was judged.
+        What was judged, each directory after the one that it is in.
     """
-    tree: Tree = {}
-    try:
-        with Descriptor(os.open(spot.name, DIRECTORY | NOFOLLOW, dir_fd=spot.parent.fd)) as directory:
-            for entry in list(os.scandir(directory.fd)):
-                beneath = (join(names[0], entry.name), join(names[1], entry.name))
-                below = (join(new[0], entry.name), join(new[1], entry.name)) if new else None
-                for operation in operations:
-                    authorize(operation, beneath)
-                if below:
-                    authorize("write", below)
-                tree[entry.name] = None
-                if entry.is_dir(follow_symlinks=False):
-                    place = Spot(directory, names[1], (entry.name,), None)
-                    tree[entry.name] = judge_tree(place, path, operations, authorize, beneath, below)
-    except SandboxError:
-        raise
-    except OSError as error:
-        raise path_error(error, path) from error
+    tree: list[Judged] = []
+    pending = [""]
+    with told_of(path), Descriptor(os.open(spot.name, DIRECTORY | NOFOLLOW, dir_fd=spot.parent.fd)) as top:
+        while pending:
+            here = Judged(pending.pop())
+            tree.append(here)
+            at = descend(top, here.path) if here.path else top
+            with os.scandir(at.fd) as entries:
+                for entry in entries:
+                    below = join(here.path, entry.name) if here.path else entry.name
+                    _ask(operations, authorize, tuple(join(name, below) for name in names))
+                    if new:
+                        authorize("write", tuple(join(name, below) for name in new))
+                    if entry.is_dir(follow_symlinks=False):
+                        here.directories.append(entry.name)
+                        pending.append(below)
+                    else:
+                        here.entries.append(entry.name)
     return tree
 
 
-def remove(spot: Spot, path: str, judged: Tree) -> None:
+def _ask(operations: Operations, authorize: Authorize, names: tuple[str, ...]) -> None:
+    for operation in operations:
+        authorize(operation, names)
+
+
+def remove(spot: Spot, path: str, judged: list[Judged]) -> None:
     """Remove an entry, and of what is beneath it no more than was judged.
 
     Raises:
         PathIsDirectoryError: the directory holds something else.
     """
-    is_dir = spot.info is not None and stat.S_ISDIR(spot.info.st_mode)
-    try:
-        _remove(spot.parent, spot.name, judged if is_dir else None)
-    except OSError as error:
-        if error.errno == errno.EEXIST:
+    with told_of(path):
+        try:
+            _remove(spot, judged)
+        except FileExistsError as error:
             raise PathIsDirectoryError(path, "directory is not empty") from error
-        raise path_error(error, path) from error
 
 
-def _remove(parent: Descriptor, name: str, tree: Tree | None) -> None:
-    if tree is None:
-        os.unlink(name, dir_fd=parent.fd)
+def _remove(spot: Spot, judged: list[Judged]) -> None:
+    if spot.info is None or not stat.S_ISDIR(spot.info.st_mode):
+        os.unlink(spot.name, dir_fd=spot.parent.fd)
         return
-    if tree:
-        with Descriptor(os.open(name, DIRECTORY | NOFOLLOW, dir_fd=parent.fd)) as directory:
-            for entry, beneath in tree.items():
-                with suppress(FileNotFoundError):
-                    _remove(directory, entry, beneath)
-    os.rmdir(name, dir_fd=parent.fd)
+    if judged:
+        with Descriptor(os.open(spot.name, DIRECTORY | NOFOLLOW, dir_fd=spot.parent.fd)) as top:
+            for directory in reversed(judged):
+                _empty(top, directory)
+    os.rmdir(spot.name, dir_fd=spot.parent.fd)
+
+
+def _empty(top: Descriptor, judged: Judged) -> None:
+    """Remove what was judged of one directory; what is gone by now is fine."""
+    with suppress(FileNotFoundError):
+        at = descend(top, judged.path) if judged.path else top
+        for name in judged.entries:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=at.fd)
+        for name in judged.directories:
+            with suppress(FileNotFoundError):
+                os.rmdir(name, dir_fd=at.fd)

@@ -2,7 +2,8 @@
 
 ``openat2`` resolves a path without links in one call. Where it meets a link, or is missing, the
 path is walked component by component over a stack of descriptors: links are read, never
-followed by the kernel, and ``..`` takes a descriptor off the stack.
+followed by the kernel, and ``..`` takes a descriptor off the stack. The stack is bounded: a
+directory that it let go of is opened anew by its real name, without a link on the way.
 """
 
 from __future__ import annotations
@@ -15,23 +16,24 @@ from functools import cached_property
 
 from attrs import frozen
 
-from sandbox_kit.backends.local.system import Descriptor, open_beneath, path_error
+from sandbox_kit.backends.local.system import Descriptor, open_beneath, told_of
 from sandbox_kit.errors import (
     NotRegularFileError,
     PathEscapeError,
     PathNotDirectoryError,
     PathNotFoundError,
-    SandboxError,
 )
 from sandbox_kit.paths import climbs, join, normalise, parts, within
 from sandbox_kit.types import Identity
 
-__all__ = ["Root", "Spot"]
+__all__ = ["Root", "Spot", "descend", "lookup"]
 
 DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _PATH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 _MAX_LINKS = 40
+_HELD = 64
+_PATH_MAX = 4096
 _WALK = (errno.ELOOP, errno.ENOSYS, errno.EPERM, errno.EAGAIN)
 
 
@@ -86,10 +88,8 @@ class Root:
     def __init__(self, given: str) -> None:
         self.given = normalise(given)
         self.name = os.path.realpath(given)
-        try:
+        with told_of(self.given):
             self._descriptor = Descriptor(os.open(self.name, DIRECTORY))
-        except OSError as error:
-            raise path_error(error, self.given) from error
         self.fd = self._descriptor.fd
         self._given_parts = parts(self.given)
         self._name_parts = parts(self.name)
@@ -137,11 +137,13 @@ class Root:
         return None
 
     def open_plain(self, components: list[str], flags: int) -> int | None:
-        """Open a path without links on it; None when it has to be walked.
+        """Open a path without links on it; None when it has to be walked, as one with ``..`` always has.
 
         Raises:
             OSError: the system's own word on the path.
         """
+        if ".." in components:
+            return None
         try:
             return open_beneath(self.fd, "/".join(components) or ".", flags)
         except OSError as error:
@@ -162,12 +164,8 @@ class Root:
             PathEscapeError: it leads outside, as typed or through a link.
         """
         components = self.beneath(path)
-        try:
+        with told_of(path):
             return self._find_plain(components, follow) or _Walk(self, path, hop, follow).to(components)
-        except SandboxError:
-            raise
-        except OSError as error:
-            raise path_error(error, path) from error
 
     def _find_plain(self, components: list[str], follow: bool) -> Spot | None:
         if not components or ".." in components:
@@ -226,13 +224,21 @@ class _Walk:
         if not self.names:
             raise PathEscapeError(self.path)
         self.names.pop()
+        self._pop()
+
+    def _pop(self) -> None:
+        """Take the last directory off the stack, and put back the one above if the stack let go of it."""
         self.stack.pop()
+        if len(self.stack) == 1 and self.names:
+            self.stack.append(descend(self.root._descriptor, "/".join(self.names), _PATH))
 
     def _down(self, part: str, info: os.stat_result) -> None:
         if not stat.S_ISDIR(info.st_mode):
             raise PathNotDirectoryError(self.path)
         self.stack.append(Descriptor(os.open(part, _PATH | NOFOLLOW, dir_fd=self.stack[-1].fd)))
         self.names.append(part)
+        if len(self.stack) > _HELD:
+            del self.stack[1]
 
     def _link(self, part: str) -> list[str]:
         self.links += 1
@@ -258,8 +264,32 @@ class _Walk:
         """The walk ended in a directory that it entered: the place is its name in the one above."""
         if not self.names:
             return self.root.top()
-        name, _ = self.names.pop(), self.stack.pop()
+        name = self.names.pop()
+        self._pop()
         return Spot(self.stack[-1], self._here(), (name,), lookup(self.stack[-1].fd, name))
+
+
+def descend(top: Descriptor, path: str, flags: int = DIRECTORY) -> Descriptor:
+    """Open a directory beneath another, where no link is on the way.
+
+    Args:
+        top: where *path* starts.
+        path: relative, of any length, without ``..``.
+        flags: as for ``os.open``.
+
+    Raises:
+        OSError: the system's own word on the path.
+    """
+    if len(os.fsencode(path)) < _PATH_MAX:
+        try:
+            return Descriptor(open_beneath(top.fd, path, flags))
+        except OSError as error:
+            if error.errno not in _WALK:
+                raise
+    at = top
+    for name in parts(path):
+        at = Descriptor(os.open(name, flags | NOFOLLOW, dir_fd=at.fd))
+    return at
 
 
 def lookup(directory: int, name: str) -> os.stat_result | None:

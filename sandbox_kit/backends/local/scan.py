@@ -6,9 +6,10 @@ import os
 import stat
 from collections.abc import Callable, Generator
 
-from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Spot
-from sandbox_kit.backends.local.system import Descriptor, path_error
-from sandbox_kit.errors import PathNotFoundError
+from attrs import frozen
+
+from sandbox_kit.backends.local.pin import Spot, descend
+from sandbox_kit.backends.local.system import Descriptor, path_error, told_of
 from sandbox_kit.paths import display, join
 from sandbox_kit.primitives import Authorize, Entry, Operations
 from sandbox_kit.types import FileInfo, Skipped
@@ -33,6 +34,30 @@ def file_info(name: str, work_dir: str, info: os.stat_result) -> FileInfo:
     )
 
 
+@frozen
+class _Level:
+    """One directory of a walk.
+
+    Attributes:
+        path: beneath the start of the walk; empty for the start itself.
+        typed: its name as typed, absolute.
+        real: its real name.
+        depth: how many levels to read from here on; None for all.
+        shown: whether it may be named.
+    """
+
+    path: str
+    typed: str
+    real: str
+    depth: int | None
+    shown: bool = True
+
+    def below(self, name: str, shown: bool) -> _Level:
+        path = join(self.path, name) if self.path else name
+        depth = None if self.depth is None else self.depth - 1
+        return _Level(path, join(self.typed, name), join(self.real, name), depth, shown)
+
+
 class Scan:
     """One walk: for whom it asks, and what a link in it leads to.
 
@@ -49,43 +74,63 @@ class Scan:
         self._target = target
 
     def walk(self, directory: Descriptor, typed: str, real: str, depth: int | None) -> Generator[Entry, None, None]:
-        """Yield what is beneath *directory*, parents first; a link is never entered."""
-        below = None if depth is None else depth - 1
-        with directory:
-            for entry in _entries(directory.fd):
-                try:
-                    info = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                name = join(typed, entry.name)
-                place = Spot(directory, real, (entry.name,), info)
-                yield file_info(name, self._work_dir, info) if self._allowed(name, place, info) else None
-                if stat.S_ISDIR(info.st_mode) and below != 0:
-                    yield from self._enter(place, name, below)
+        """Yield what is beneath *directory*, parents first; a link is never entered.
 
-    def _allowed(self, typed: str, place: Spot, info: os.stat_result) -> bool:
+        Two directories are open at a time, however deep the tree is: each is opened anew beneath
+        the start, without a link on the way.
+        """
+        pending = [_Level("", typed, real, depth)]
+        with directory:
+            while pending:
+                here = pending.pop()
+                below: list[_Level] = []
+                try:
+                    at = descend(directory, here.path) if here.path else directory
+                    entries = _entries(at)
+                except OSError as error:
+                    yield from self._closed(here, error)
+                    continue
+                for name in entries:
+                    yield from self._entry(here, at, name, below)
+                pending += reversed(below)
+
+    def _entry(self, here: _Level, at: Descriptor, name: str, below: list[_Level]) -> Generator[Entry, None, None]:
+        """Yield the entry *name* of the directory *at*, and note it in *below* when it is to be read itself."""
+        typed = join(here.typed, name)
+        try:
+            info = os.stat(name, dir_fd=at.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            shown = self._allowed(typed, Spot(at, here.real, (name,), None))
+            yield self._skipped(typed, error) if shown else None
+            return
+        shown = self._allowed(typed, Spot(at, here.real, (name,), info))
+        yield file_info(typed, self._work_dir, info) if shown else None
+        if stat.S_ISDIR(info.st_mode) and here.depth != 1:
+            below.append(here.below(name, shown))
+
+    def _allowed(self, typed: str, place: Spot) -> bool:
         if self._target is None:
             return True
-        names = tuple(dict.fromkeys((typed, place.real, *self._target(place, info))))
+        target = self._target(place, place.info) if place.info is not None else ()
+        names = tuple(dict.fromkeys((typed, place.real, *target)))
         return all(
             self._authorize(operation, names, identity=place.identity, found=True) for operation in self._operations
         )
 
-    def _enter(self, place: Spot, typed: str, depth: int | None) -> Generator[Entry, None, None]:
-        try:
-            child = Descriptor(os.open(place.name, DIRECTORY | NOFOLLOW, dir_fd=place.parent.fd))
-        except OSError as error:
-            reason = path_error(error, typed)
-            if not isinstance(reason, PathNotFoundError):
-                yield Skipped(display(typed, self._work_dir), str(reason).rpartition(": ")[2])
-            return
-        yield from self.walk(child, typed, place.real, depth)
+    def _closed(self, here: _Level, error: OSError) -> Generator[Entry, None, None]:
+        """Tell of a directory that cannot be read: the start refuses the walk, one that went is left out."""
+        if not here.path:
+            with told_of(display(here.typed, self._work_dir)):
+                raise error
+        if here.shown and not isinstance(error, FileNotFoundError):
+            yield self._skipped(here.typed, error)
+
+    def _skipped(self, typed: str, error: OSError) -> Skipped:
+        return Skipped(display(typed, self._work_dir), path_error(error, typed).reason)
 
 
-def _entries(directory: int) -> list[os.DirEntry[str]]:
-    with os.scandir(directory) as entries:
-        return sorted(entries, key=_name)
-
-
-def _name(entry: os.DirEntry[str]) -> str:
-    return entry.name
+def _entries(directory: Descriptor) -> list[str]:
+    with os.scandir(directory.fd) as entries:
+        return sorted(entry.name for entry in entries)

@@ -2,75 +2,91 @@
 
 The program is only an index of candidates. It opens files by name, and names may change under
 it; so every line that is released is compared with the same place of a file that was opened
-here, beneath the root and without a link on its way, after its real name was judged.
+here, beneath the root and without a link on its way, after its real name was judged. A program
+that fails is not taken to have found nothing: what it could not read is told, and where that
+does not explain it, the files are searched here.
 """
 
 from __future__ import annotations
 
 import functools
+import io
 import os
 import select
 import shutil
-import stat
 import subprocess
+import tempfile
 from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
 
-from attrs import frozen
-
-from sandbox_kit.backends.local.pin import Root
+from sandbox_kit.backends.local.proof import Proof, Tree, opened
 from sandbox_kit.backends.local.scan import Scan
-from sandbox_kit.backends.local.system import Descriptor
-from sandbox_kit.errors import PathAccessError, RemoteProtocolError, SandboxTimeoutError
-from sandbox_kit.paths import display, join, normalise, parts, relative
+from sandbox_kit.backends.local.system import Descriptor, path_error
+from sandbox_kit.errors import LimitExceededError, RemoteProtocolError, SandboxTimeoutError
+from sandbox_kit.paths import join, normalise, relative
 from sandbox_kit.primitives import Authorize, Operations, Query, allow
-from sandbox_kit.search.dialect import GREP_ENV
+from sandbox_kit.search.dialect import GREP_ENV, parse
 from sandbox_kit.search.filter import GrepFilter
-from sandbox_kit.search.hits import Hit, confirm
 from sandbox_kit.search.matches import SearchReport
 from sandbox_kit.search.records import grep_options, ripgrep_options
+from sandbox_kit.search.scan import Scanner
 from sandbox_kit.types import GrepMatch, Skipped
 from sandbox_kit.walk import wanted
 
-__all__ = ["Tree", "command", "search"]
+__all__ = ["Search", "Tree", "command"]
 
-_READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _CHUNK = 2**18
 _PIPE = 2**20
-_WHOLE = 4 * 2**20
-_PARTS = (2**20, 2**23, 2**26)
-_SILENCE = 600.0
+_ENV = {"PATH": os.defpath, **GREP_ENV}
+_OPTIONS = {"rg": ripgrep_options, "grep": grep_options}
+_SAMPLE = b"one\nneedle two\n"
+_ANSWER = b"./.f\0001-0-one\n./.f\0002:4:needle two\n"
 
+_TRIAL = 10.0
+"""How long a trial of a program in a directory of one file or none may take, in seconds."""
 
-@frozen
-class Tree:
-    """Where a search starts: a directory, pinned and judged.
-
-    Attributes:
-        directory: a descriptor of it.
-        typed: its name as typed, absolute.
-        real: its real name.
-    """
-
-    directory: Descriptor
-    typed: str
-    real: str
-
-    def typed_name(self, name: bytes) -> str:
-        """Return a name as the program prints it, as one that the caller could type: absolute."""
-        return join(self.typed, os.fsdecode(name.removeprefix(b"./")))
+_QUIET = 600.0
+"""How long a program may print nothing, in seconds: a big tree without a match is quiet while it is read
+from a slow disk, and only one that hangs, as on a dead network disk, is quiet for much longer."""
 
 
 @functools.cache
 def _program() -> tuple[str, str] | None:
-    """Return the search program and its kind; None when there is none whose answers are known."""
-    ripgrep = shutil.which("rg")
-    if ripgrep is not None:
-        return ripgrep, "ripgrep"
-    grep = shutil.which("grep")
-    if grep is None:
+    """Return the search program and its kind; None when there is none whose answers are known.
+
+    It is one that passed a trial: that it has the name tells neither its kind nor its version.
+    """
+    for kind in _OPTIONS:
+        path = shutil.which(kind)
+        if path is not None and _answers(path, kind):
+            return path, kind
+    return None
+
+
+def _answers(path: str, kind: str) -> bool:
+    argv = [path, *_OPTIONS[kind](parse("ne+dle"), context=1, hidden=True), "."]
+    return _tried(argv, {".f": _SAMPLE}) == (0, _ANSWER)
+
+
+def _tried(argv: Sequence[str], files: dict[str, bytes]) -> tuple[int, bytes] | None:
+    """Run a search over *files* alone; return its exit code and output, None where it cannot be run."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="sandbox-kit-") as directory:
+            for name, data in files.items():
+                Path(directory, name).write_bytes(data)
+            done = subprocess.run(
+                argv,
+                cwd=directory,
+                env=_ENV,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=_TRIAL,
+                check=False,
+            )
+    except (OSError, subprocess.SubprocessError):
         return None
-    told = subprocess.run([grep, "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=10, check=False)
-    return (grep, "grep") if b"GNU grep" in told.stdout else None
+    return done.returncode, done.stdout
 
 
 def command(query: Query) -> list[str] | None:
@@ -79,51 +95,122 @@ def command(query: Query) -> list[str] | None:
     if program is None:
         return None
     path, kind = program
-    options = ripgrep_options if kind == "ripgrep" else grep_options
-    return [path, *options(query.dialect, context=query.context, hidden=query.hidden), "."]
+    return [path, *_OPTIONS[kind](query.dialect, context=query.context, hidden=query.hidden), "."]
 
 
-def search(
-    root: Root,
-    argv: Sequence[str],
-    query: Query,
-    tree: Tree,
-    operations: Operations,
-    authorize: Authorize,
-    report: SearchReport,
-) -> Generator[GrepMatch, None, None]:
-    """Yield the matches beneath *tree* that may be seen; closing it ends the program.
+class Search:
+    """One search of a directory tree.
 
-    Raises:
-        SandboxTimeoutError: the program was silent for too long.
-        RemoteProtocolError: the program failed, or prints something else than records.
+    Args:
+        query: what to look for.
+        tree: where; closed by the search.
+        operations, authorize: as in a primitive.
+        report: takes what could not be searched.
+        file_timeout: for each file that is searched here, in seconds.
     """
-    judged = _Judged(query, tree, operations, authorize)
-    found = GrepFilter(judged, context=query.context)
-    proof = _Proof(root, tree, query.context, report.skipped)
-    with tree.directory:
-        with _Running(argv, tree.directory.fd) as running:
+
+    def __init__(
+        self,
+        query: Query,
+        tree: Tree,
+        operations: Operations,
+        authorize: Authorize,
+        report: SearchReport,
+        file_timeout: float,
+    ) -> None:
+        self._query = query
+        self._tree = tree
+        self._operations = operations
+        self._authorize = authorize
+        self._report = report
+        self._file_timeout = file_timeout
+        self._silent = True
+
+    def run(self, argv: Sequence[str]) -> Generator[GrepMatch, None, None]:
+        """Yield the matches that may be seen; closing it ends the program.
+
+        Args:
+            argv: a program's :func:`command`.
+
+        Raises:
+            SandboxTimeoutError: the program hangs, or a file searched here took too long.
+            RemoteProtocolError: the program failed amidst its answers, or prints something else than records.
+        """
+        with self._tree.directory:
+            code = yield from self._by_program(argv)
+            if code in (0, 1):
+                return
+            accepted = _tried(argv, {}) == (1, b"")
+            if not accepted and not self._silent:
+                raise RemoteProtocolError(f"the search program failed with exit code {code} after some answers")
+            unread = list(self._unread()) if accepted else []
+            self._report.skipped += unread
+            if self._silent and not unread:
+                yield from self._here()
+
+    def _by_program(self, argv: Sequence[str]) -> Generator[GrepMatch, None, int | None]:
+        """Yield what the program finds; return its exit code, None where it cannot be started."""
+        query = self._query
+        found = GrepFilter(_Judged(query, self._tree, self._operations, self._authorize), context=query.context)
+        proof = Proof(self._tree, query.context, self._report.skipped)
+        try:
+            running = _Running(argv, self._tree.directory.fd)
+        except OSError:
+            return None
+        with running:
             for chunk in running.output():
+                self._silent = False
                 yield from proof.matches(found.feed(chunk))
-            whole = running.ended_well()
+            code = running.code()
         yield from proof.matches(found.close())
-        if not whole:
-            report.skipped += _unsearched(root, tree, judged)
+        return code
 
+    def _files(self, skipped: list[Skipped]) -> Iterator[tuple[str, str]]:
+        """Yield each file to look into, as results show it and beneath the tree; note in *skipped* what is closed."""
+        tree = self._tree
+        scan = Scan(tree.root.name, self._operations, self._authorize, None if self._authorize is allow else _no_target)
+        for entry in scan.walk(Descriptor(os.dup(tree.directory.fd)), tree.typed, tree.real, None):
+            if isinstance(entry, Skipped):
+                skipped.append(entry)
+            elif entry is not None and not entry.is_dir and not entry.is_symlink:
+                typed = normalise(entry.path, tree.root.name)
+                if wanted(self._query, typed, tree.typed):
+                    yield entry.path, relative(typed, tree.typed)
 
-def _unsearched(root: Root, tree: Tree, judged: _Judged) -> Iterator[Skipped]:
-    """Yield what of *tree* could not be read, where the program says that there is something."""
-    directory = Descriptor(os.dup(tree.directory.fd))
-    for entry in Scan(root.name, (), allow, None).walk(directory, tree.typed, tree.real, None):
-        if isinstance(entry, Skipped):
-            yield entry
-        elif entry is not None and not entry.is_dir and not entry.is_symlink:
-            name = relative(normalise(entry.path, root.name), tree.typed)
+    def _unread(self) -> list[Skipped]:
+        """Return what of the tree cannot be read."""
+        skipped: list[Skipped] = []
+        for shown, name in self._files(skipped):
             try:
-                opened(root, tree, name)
-            except PermissionError:
-                if judged(os.fsencode(name)):
-                    yield Skipped(entry.path, PathAccessError(entry.path).reason)
+                opened(self._tree, name)
+            except PermissionError as error:
+                skipped.append(Skipped(shown, path_error(error, shown).reason))
+        return skipped
+
+    def _here(self) -> Generator[GrepMatch, None, None]:
+        """Search within this process."""
+        scanner = Scanner(self._query.dialect, context=self._query.context, time_limit=self._file_timeout)
+        for shown, name in self._files(self._report.skipped):
+            try:
+                yield from self._scanned(scanner, shown, name)
+            except SandboxTimeoutError:
+                raise
+            except LimitExceededError as error:
+                self._report.skipped.append(Skipped(shown, str(error)))
+            except OSError as error:
+                self._report.skipped.append(Skipped(shown, path_error(error, shown).reason))
+
+    def _scanned(self, scanner: Scanner, shown: str, name: str) -> Generator[GrepMatch, None, None]:
+        file = opened(self._tree, name)
+        if file is not None:
+            with file, io.BufferedReader(io.FileIO(file.fd, closefd=False)) as stream:
+                for hit in scanner.scan(stream):
+                    yield hit.to_match(shown)
+
+
+def _no_target(place: object, info: object) -> tuple[str, ...]:
+    """What a link leads to, for a walk that passes links by."""
+    return ()
 
 
 class _Judged:
@@ -146,119 +233,14 @@ class _Judged:
         return all(self._authorize(operation, names, found=True) for operation in self._operations)
 
 
-class _Proof:
-    """The bytes that bear the program's answers out, of one file at a time."""
-
-    def __init__(self, root: Root, tree: Tree, context: int, skipped: list[Skipped]) -> None:
-        self._root = root
-        self._tree = tree
-        self._context = context
-        self._skipped = skipped
-        self._name: bytes | None = None
-        self._shown = ""
-        self._file: Descriptor | None = None
-        self._part = b""
-        self._base = 0
-        self._ends = True
-
-    def matches(self, hits: list[Hit]) -> list[GrepMatch]:
-        """Return what is borne out of *hits*.
-
-        A line of a small file that stands there as it was printed, and no more, needs no closer look.
-        """
-        sure: list[GrepMatch] = []
-        for hit in hits:
-            if hit[0] != self._name:
-                self._open(hit[0])
-            number, offset, line = hit[1:4]
-            data, end = self._part, offset + len(line)
-            if (
-                data[offset:end] == line
-                and data[end : end + 1] == b"\n"
-                and (data[offset - 1 : offset] == b"\n" or not offset)
-                and self._is_plain(hit)
-            ):
-                sure.append(GrepMatch(self._shown, number, line.decode("utf-8", "replace")))
-            elif (confirmed := self._confirm(hit)) is not None:
-                sure.append(confirmed.to_match(self._shown))
-        return sure
-
-    def _is_plain(self, hit: Hit) -> bool:
-        return self._file is None and not self._context and not hit.binary
-
-    def _confirm(self, hit: Hit) -> Hit | None:
-        if self._file is not None and not self._covers(hit.offset) and not self._read_around(hit.offset):
-            self._skipped.append(Skipped(self._shown, "a line is too long to be searched"))
-            return None
-        return confirm(hit, self._part, base=self._base, context=self._context)
-
-    def _open(self, name: bytes) -> None:
-        """Take up a file: a small one whole; nothing of one that is not there under that name any more."""
-        self._name, self._file, self._part, self._base = name, None, b"", 0
-        self._shown = display(self._tree.typed_name(name), self._root.name)
-        file = opened(self._root, self._tree, os.fsdecode(name))
-        if file is None:
-            return
-        size = os.fstat(file.fd).st_size
-        if size > _WHOLE:
-            self._file = file
-            return
-        with file:
-            self._part = os.read(file.fd, size + 1)
-
-    def _covers(self, offset: int) -> bool:
-        """Whether the line at *offset* and its context are in the part at hand."""
-        begin = end = offset - self._base
-        if not 0 <= begin < len(self._part) or begin == 0 < self._base:
-            return False
-        for _ in range(self._context + 1):
-            begin = self._part.rfind(b"\n", 0, max(begin, 0))
-            end = self._part.find(b"\n", end) + 1 or len(self._part) + 1
-        return (self._base == 0 or begin >= 0) and (self._ends or end <= len(self._part))
-
-    def _read_around(self, offset: int) -> bool:
-        assert self._file is not None
-        for size in _PARTS:
-            self._base = max(0, offset - (size if self._context else 1))
-            wanted = offset - self._base + size
-            self._part = os.pread(self._file.fd, wanted, self._base)
-            self._ends = len(self._part) < wanted
-            if self._covers(offset):
-                return True
-        return False
-
-
-def opened(root: Root, tree: Tree, name: str) -> Descriptor | None:
-    """Open a regular file beneath *tree* without a link on its way; None when there is none by now.
-
-    Raises:
-        PermissionError: the file system refuses.
-    """
-    try:
-        fd = root.open_plain([*parts(relative(tree.real, root.name)), *parts(name)], _READ)
-    except PermissionError:
-        raise
-    except OSError:
-        return None
-    if fd is None:
-        return None
-    file = Descriptor(fd)
-    return file if stat.S_ISREG(os.fstat(fd).st_mode) else None
-
-
 class _Running:
     """A search program that runs; leaving its ``with`` ends it."""
 
     def __init__(self, argv: Sequence[str], directory: int) -> None:
-        self._process = subprocess.Popen(
-            argv,
-            cwd=f"/proc/self/fd/{directory}",
-            env={"PATH": os.defpath, **GREP_ENV},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            pipesize=_PIPE,
-        )
+        try:
+            self._process = _start(argv, directory, _PIPE)
+        except PermissionError:
+            self._process = _start(argv, directory, -1)
 
     def __enter__(self) -> _Running:
         return self
@@ -275,19 +257,36 @@ class _Running:
         poll = select.poll()
         poll.register(fd, select.POLLIN)
         while True:
-            if not poll.poll(_SILENCE * 1000):
-                raise SandboxTimeoutError(f"the search found nothing for {_SILENCE} s", _SILENCE)
+            if not poll.poll(_QUIET * 1000):
+                raise SandboxTimeoutError(f"the search program printed nothing for {_QUIET} s", _QUIET)
             if not (chunk := os.read(fd, _CHUNK)):
                 return
             yield chunk
 
-    def ended_well(self) -> bool:
-        """Whether the program could read everything.
+    def code(self) -> int:
+        """Return its exit code, once its output has ended.
 
         Raises:
+            SandboxTimeoutError: it goes on without an output.
             RemoteProtocolError: it was ended from outside.
         """
-        code = self._process.wait(_SILENCE)
+        try:
+            code = self._process.wait(_QUIET)
+        except subprocess.TimeoutExpired:
+            raise SandboxTimeoutError(f"the search program did not end within {_QUIET} s", _QUIET) from None
         if code < 0:
             raise RemoteProtocolError(f"the search program was ended by signal {-code}")
-        return code in (0, 1)
+        return code
+
+
+def _start(argv: Sequence[str], directory: int, pipe: int) -> subprocess.Popen[bytes]:
+    """Start the program; *pipe* is the size of the pipe that it prints to, -1 where a user has no more of that."""
+    return subprocess.Popen(
+        argv,
+        cwd=f"/proc/self/fd/{directory}",
+        env=_ENV,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        pipesize=pipe,
+    )

@@ -1,4 +1,4 @@
-"""The system calls that :mod:`os` does not have, and what their errors mean."""
+"""The system calls that :mod:`os` does not have, names of the host, and what errors of the system mean."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import ctypes
 import errno
 import os
 import sys
+from os import PathLike
 from typing import Self
 
 from sandbox_kit.errors import (
+    InvalidArgumentError,
     NotRegularFileError,
     PathAccessError,
     PathError,
-    PathEscapeError,
     PathExistsError,
     PathIsDirectoryError,
     PathNotDirectoryError,
@@ -20,7 +21,7 @@ from sandbox_kit.errors import (
     SandboxError,
 )
 
-__all__ = ["Descriptor", "open_beneath", "path_error", "rename_noreplace"]
+__all__ = ["Descriptor", "host_name", "open_beneath", "path_error", "rename_noreplace", "told_of"]
 
 _OPENAT2 = 437
 _RESOLVE = 0x02 | 0x04 | 0x08  # RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
@@ -121,11 +122,41 @@ def rename_noreplace(source_dir: int, source: str, target_dir: int, target: str)
         raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), target)
 
 
-def path_error(error: OSError, path: str) -> SandboxError:
+def path_error(error: OSError, path: str) -> PathError:
     """Return the library's own error for what the system said of *path*."""
-    if error.errno == errno.EXDEV:
-        return PathEscapeError(path)
     kind = _ERRORS.get(error.errno or 0, PathError)
     if kind is PathIsDirectoryError and error.errno == errno.ENOTEMPTY:
         return PathIsDirectoryError(path, "directory is not empty")
     return kind(path) if kind is not PathError else PathError(path, error.strerror)
+
+
+class told_of:
+    """A block in which what the system says becomes the library's own error about *path*."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, SandboxError):
+            raise path_error(error, self._path) from error
+
+
+def host_name(path: str | PathLike[str], argument: str) -> str:
+    """Return *path* as an absolute name of the host.
+
+    Raises:
+        InvalidArgumentError: it is no text or PathLike of text, is empty, or holds what no name can.
+    """
+    try:
+        text = os.fspath(path)
+        if not isinstance(text, str) or not text or "\0" in text:
+            raise InvalidArgumentError(f"{argument}: {text!r} names no path of the host")
+        os.fsencode(text)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidArgumentError(f"{argument}: {error}") from error
+    return os.path.abspath(text)

@@ -1,0 +1,153 @@
+"""What bears out the answers of a search program: the bytes of a file that was opened here."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from attrs import frozen
+
+from sandbox_kit.backends.local.pin import NOFOLLOW, Root
+from sandbox_kit.backends.local.system import Descriptor
+from sandbox_kit.errors import PathEscapeError
+from sandbox_kit.paths import display, join, parts, relative
+from sandbox_kit.search.hits import Hit, confirm
+from sandbox_kit.types import GrepMatch, Skipped
+
+__all__ = ["Proof", "Tree", "opened"]
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+_WHOLE = 4 * 2**20
+_PARTS = (2**20, 2**23, 2**26)
+
+
+@frozen
+class Tree:
+    """Where a search starts: a directory, pinned and judged.
+
+    Attributes:
+        root: what it lies beneath.
+        directory: a descriptor of it.
+        typed: its name as typed, absolute.
+        real: its real name.
+    """
+
+    root: Root
+    directory: Descriptor
+    typed: str
+    real: str
+
+    def typed_name(self, name: bytes) -> str:
+        """Return a name as the program prints it, as one that the caller could type: absolute."""
+        return join(self.typed, os.fsdecode(name.removeprefix(b"./")))
+
+
+class Proof:
+    """The bytes that bear the program's answers out, of one file at a time."""
+
+    def __init__(self, tree: Tree, context: int, skipped: list[Skipped]) -> None:
+        self._tree = tree
+        self._context = context
+        self._skipped = skipped
+        self._name: bytes | None = None
+        self._shown = ""
+        self._file: Descriptor | None = None
+        self._part = b""
+        self._base = 0
+        self._ends = True
+
+    def matches(self, hits: list[Hit]) -> list[GrepMatch]:
+        """Return what is borne out of *hits*.
+
+        A line of a small file that stands there as it was printed, and no more, needs no closer look.
+        """
+        sure: list[GrepMatch] = []
+        for hit in hits:
+            if hit[0] != self._name:
+                self._open(hit[0])
+            number, offset, line = hit[1:4]
+            data, end = self._part, offset + len(line)
+            if (
+                data[offset:end] == line
+                and data[end : end + 1] == b"\n"
+                and (data[offset - 1 : offset] == b"\n" or not offset)
+                and self._is_plain(hit)
+            ):
+                sure.append(GrepMatch(self._shown, number, line.decode("utf-8", "replace")))
+            elif (confirmed := self._confirm(hit)) is not None:
+                sure.append(confirmed.to_match(self._shown))
+        return sure
+
+    def _is_plain(self, hit: Hit) -> bool:
+        return self._file is None and not self._context and not hit.binary
+
+    def _confirm(self, hit: Hit) -> Hit | None:
+        if self._file is not None and not self._covers(hit.offset) and not self._read_around(hit.offset):
+            self._skipped.append(Skipped(self._shown, "a line is too long to be searched"))
+            return None
+        return confirm(hit, self._part, base=self._base, context=self._context)
+
+    def _open(self, name: bytes) -> None:
+        """Take up a file: a small one whole; nothing of one that is not there under that name any more."""
+        self._name, self._file, self._part, self._base = name, None, b"", 0
+        self._shown = display(self._tree.typed_name(name), self._tree.root.name)
+        file = opened(self._tree, os.fsdecode(name))
+        if file is None:
+            return
+        size = os.fstat(file.fd).st_size
+        if size > _WHOLE:
+            self._file = file
+            return
+        with file:
+            self._part = os.read(file.fd, size + 1)
+
+    def _covers(self, offset: int) -> bool:
+        """Whether the line at *offset* and its context are in the part at hand."""
+        begin = end = offset - self._base
+        if not 0 <= begin < len(self._part) or begin == 0 < self._base:
+            return False
+        for _ in range(self._context + 1):
+            begin = self._part.rfind(b"\n", 0, max(begin, 0))
+            end = self._part.find(b"\n", end) + 1 or len(self._part) + 1
+        return (self._base == 0 or begin >= 0) and (self._ends or end <= len(self._part))
+
+    def _read_around(self, offset: int) -> bool:
+        assert self._file is not None
+        for size in _PARTS:
+            self._base = max(0, offset - (size if self._context else 1))
+            wanted = offset - self._base + size
+            self._part = os.pread(self._file.fd, wanted, self._base)
+            self._ends = len(self._part) < wanted
+            if self._covers(offset):
+                return True
+        return False
+
+
+def opened(tree: Tree, name: str) -> Descriptor | None:
+    """Open a regular file beneath *tree* without a link on its way; None when there is none by now.
+
+    Raises:
+        PermissionError: the file system refuses.
+    """
+    try:
+        fd = tree.root.open_plain([*parts(relative(tree.real, tree.root.name)), *parts(name)], _READ)
+        if fd is None:
+            fd = _walked(tree.root, join(tree.real, name))
+    except PathEscapeError:
+        return None
+    except PermissionError:
+        raise
+    except OSError:
+        return None
+    file = Descriptor(fd)
+    return file if stat.S_ISREG(os.fstat(file.fd).st_mode) else None
+
+
+def _walked(root: Root, path: str) -> int:
+    """Open a file component by component; a link on the way is an escape."""
+    spot = root.find(path, _refuse, follow=False)
+    return os.open(spot.name, _READ | NOFOLLOW, dir_fd=spot.parent.fd)
+
+
+def _refuse(name: str) -> None:
+    raise PathEscapeError(name)

@@ -1,0 +1,307 @@
+"""Changes to files of the host: what takes a file's place, what stays in place, what an error leaves behind."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kit.backends.local import LocalBackend
+from sandbox_kit.errors import PathAccessError, PathError, PathIsDirectoryError, SandboxConflictError
+from sandbox_kit.primitives import allow
+from sandbox_kit.testing.host import NOBODY, ordinary_user
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+
+
+class Source(io.RawIOBase):
+    """Content during whose reading something happens.
+
+    Args:
+        happens: called once, before the last piece is given.
+    """
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        self._pieces = iter((b"new ", b"content", b""))
+        self._happens = happens
+
+    def read(self, size: int = -1) -> bytes:
+        piece = next(self._pieces)
+        if piece == b"content":
+            self._happens()
+        return piece
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "root"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def backend(root: Path) -> LocalBackend:
+    return LocalBackend(root)
+
+
+@pytest.fixture
+def host_file(tmp_path: Path) -> Path:
+    path = tmp_path / "host-file"
+    path.write_text("untouched")
+    path.chmod(0o640)
+    return path
+
+
+def write(backend: LocalBackend, path: str, content: Source) -> None:
+    backend.write(path, content)  # type: ignore[arg-type]
+
+
+def temporary(directory: Path) -> Path:
+    (found,) = directory.glob(".*.tmp")
+    return found
+
+
+def planted(host_file: Path, directory: Path) -> Callable[[], None]:
+    """What a command does that sees the temporary file: a link to a file of the host takes its place."""
+
+    def plant() -> None:
+        path = temporary(directory)
+        path.unlink()
+        path.symlink_to(host_file)
+
+    return plant
+
+
+class TestATemporaryFileThatIsReplaced:
+    """The name of what is being written can be seen, and is anyone's who can write to the directory."""
+
+    @pytest.mark.parametrize("existing", [True, False], ids=["replacing", "new"])
+    def test_what_took_its_name_is_neither_changed_nor_installed(
+        self, backend: LocalBackend, root: Path, host_file: Path, existing: bool
+    ) -> None:
+        if existing:
+            (root / "f").write_text("old")
+            (root / "f").chmod(0o777)
+        with pytest.raises(SandboxConflictError, match="replaced"):
+            write(backend, "f", Source(planted(host_file, root)))
+        assert stat.S_IMODE(host_file.stat().st_mode) == 0o640
+        assert host_file.read_text() == "untouched"
+        assert (root / "f").exists() is existing
+        assert not (root / "f").is_symlink()
+        assert temporary(root).is_symlink()
+
+    def test_with_a_mode_of_its_own(self, backend: LocalBackend, root: Path, host_file: Path) -> None:
+        writing = backend._open_write("f", operations=("write",), authorize=allow, mode=0o777)
+        writing.__enter__().write(b"x")
+        planted(host_file, root)()
+        with pytest.raises(SandboxConflictError):
+            writing.__exit__(None, None, None)
+        assert stat.S_IMODE(host_file.stat().st_mode) == 0o640
+
+    def test_after_an_error_what_took_its_name_stays(self, backend: LocalBackend, root: Path, host_file: Path) -> None:
+        def fail() -> None:
+            planted(host_file, root)()
+            raise ValueError("no more")
+
+        with pytest.raises(ValueError, match="no more"):
+            write(backend, "f", Source(fail))
+        assert temporary(root).is_symlink()
+
+    def test_gone_it_is_an_error(self, backend: LocalBackend, root: Path) -> None:
+        with pytest.raises(SandboxConflictError):
+            write(backend, "f", Source(lambda: temporary(root).unlink()))
+        assert list(root.iterdir()) == []
+
+    def test_while_it_is_copied_in_place_the_bytes_are_its_own(
+        self, backend: LocalBackend, root: Path, host_file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "f").write_text("old and longer than the new")
+
+        def busy(*names: object, **directories: object) -> None:
+            planted(host_file, root)()
+            raise OSError(errno.EBUSY, "busy")
+
+        monkeypatch.setattr(os, "rename", busy)
+        backend.write("f", "new")
+        assert (root / "f").read_text() == "new"
+        assert temporary(root).is_symlink()
+
+
+class TestInPlace:
+    """Where a new file cannot take the place, the bytes of the one that is there change."""
+
+    @pytest.mark.parametrize("number", [errno.EBUSY, errno.EROFS, errno.EXDEV, errno.EPERM])
+    def test_a_name_that_cannot_be_given_again(
+        self, backend: LocalBackend, root: Path, number: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*names: object, **directories: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        (root / "f").write_text("old and longer")
+        (root / "f").chmod(0o751)
+        before = (root / "f").stat()
+        monkeypatch.setattr(os, "rename", refuse)
+        backend.write("f", "new")
+        after = (root / "f").stat()
+        assert (root / "f").read_text() == "new"
+        assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+        assert [path.name for path in root.iterdir()] == ["f"]
+        with pytest.raises(PathError):
+            backend.write("g", "new")
+        assert [path.name for path in root.iterdir()] == ["f"]
+
+    def test_a_file_with_two_names_keeps_both(self, backend: LocalBackend, root: Path) -> None:
+        (root / "one").write_text("old and longer")
+        os.link(root / "one", root / "two")
+        before = (root / "one").stat()
+        backend.write("one", "new")
+        backend.edit("two", "new", "newer")
+        assert (root / "one").read_text() == (root / "two").read_text() == "newer"
+        assert ((root / "one").stat().st_ino, (root / "one").stat().st_nlink) == (before.st_ino, 2)
+
+    def test_a_mode_that_is_asked_for_is_given_to_both_names(
+        self, backend: LocalBackend, root: Path, host_file: Path
+    ) -> None:
+        (root / "one").write_text("old and longer")
+        os.link(root / "one", root / "two")
+        backend.upload(host_file, "one")
+        assert (root / "two").read_text() == "untouched"
+        assert stat.S_IMODE((root / "two").stat().st_mode) == 0o640
+
+    def test_replaced_while_the_content_was_read_nothing_is_written(self, backend: LocalBackend, root: Path) -> None:
+        (root / "one").write_text("old")
+        os.link(root / "one", root / "two")
+
+        def replace() -> None:
+            (root / "other").write_text("another")
+            (root / "other").rename(root / "one")
+
+        with pytest.raises(SandboxConflictError, match="replaced"):
+            write(backend, "one", Source(replace))
+        assert ((root / "one").read_text(), (root / "two").read_text()) == ("another", "old")
+
+    def test_a_link_in_its_place_is_not_followed(self, backend: LocalBackend, root: Path, host_file: Path) -> None:
+        (root / "one").write_text("old")
+        os.link(root / "one", root / "two")
+
+        def replace() -> None:
+            (root / "one").unlink()
+            (root / "one").symlink_to(host_file)
+
+        with pytest.raises(PathError):
+            write(backend, "one", Source(replace))
+        assert host_file.read_text() == "untouched"
+
+    @root_only
+    def test_another_s_file_stays_another_s(self, backend: LocalBackend, root: Path) -> None:
+        (root / "f").write_text("old")
+        os.chown(root / "f", NOBODY, NOBODY)
+        backend.write("f", "new")
+        info = (root / "f").stat()
+        assert ((root / "f").read_text(), info.st_uid, info.st_gid) == ("new", NOBODY, NOBODY)
+
+    @root_only
+    def test_a_user_who_cannot_give_files_away_writes_another_s_in_place(
+        self, backend: LocalBackend, root: Path
+    ) -> None:
+        (root / "f").write_text("old and longer")
+        (root / "f").chmod(0o666)
+        root.chmod(0o777)
+        inode = (root / "f").stat().st_ino
+        assert backend.exists("f")
+        with ordinary_user():
+            backend.write("f", "new")
+        info = (root / "f").stat()
+        assert ((root / "f").read_text(), info.st_uid, info.st_ino) == ("new", 0, inode)
+        assert [path.name for path in root.iterdir()] == ["f"]
+
+    @root_only
+    def test_in_a_directory_that_takes_no_new_file(self, backend: LocalBackend, root: Path) -> None:
+        (root / "f").write_text("old and longer")
+        (root / "f").chmod(0o666)
+        assert backend.exists("f")
+        with ordinary_user():
+            backend.write("f", "new")
+            with pytest.raises(PathAccessError):
+                backend.write("g", "new")
+        assert (root / "f").read_text() == "new"
+
+
+class TestAfterAnError:
+    def fail(self) -> None:
+        raise ValueError("no more")
+
+    def test_the_parents_that_the_call_made_are_gone(self, backend: LocalBackend, root: Path) -> None:
+        (root / "kept").mkdir()
+        for path in ("a/b/c/f", "kept/b/f", "f"):
+            with pytest.raises(ValueError, match="no more"):
+                write(backend, path, Source(self.fail))
+        assert [str(path.relative_to(root)) for path in root.rglob("*")] == ["kept"]
+
+    def test_a_parent_that_another_uses_by_then_stays(self, backend: LocalBackend, root: Path) -> None:
+        def use() -> None:
+            (root / "a/other").write_text("x")
+            self.fail()
+
+        with pytest.raises(ValueError, match="no more"):
+            write(backend, "a/b/f", Source(use))
+        assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == ["a", "a/other"]
+
+    @pytest.mark.parametrize("call", ["write", "mkdir"])
+    def test_a_name_that_is_too_long_leaves_no_parents(self, backend: LocalBackend, root: Path, call: str) -> None:
+        path = "a/b/" + "x" * 256
+        with pytest.raises(PathError):
+            backend.write(path, "x") if call == "write" else backend.mkdir(path)
+        assert list(root.iterdir()) == []
+
+
+class TestRemove:
+    def test_what_came_after_the_question_stays(self, backend: LocalBackend, root: Path) -> None:
+        backend.write("d/e/f", "x")
+
+        def answer(*question: object, identity: object = None, **more: Any) -> bool:
+            if identity is not None:
+                (root / "d/e/late").write_text("late")
+            return True
+
+        with pytest.raises(PathIsDirectoryError):
+            backend._remove("d", operations=("write",), authorize=answer, recursive=True)
+        assert (root / "d/e/late").read_text() == "late"
+
+    @pytest.mark.parametrize("number", [errno.ENOTEMPTY, errno.EEXIST])
+    def test_both_ways_to_say_that_a_directory_is_not_empty_are_known(
+        self, backend: LocalBackend, number: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(name: str, **directory: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        backend.mkdir("d")
+        monkeypatch.setattr(os, "rmdir", refuse)
+        with pytest.raises(PathIsDirectoryError, match="not empty"):
+            backend.remove("d")
+
+    def test_what_went_after_the_question_is_fine(self, backend: LocalBackend, root: Path) -> None:
+        backend.write("d/e/f", "x")
+        backend.write("d/g", "x")
+
+        def answer(*question: object, identity: object = None, **more: Any) -> bool:
+            if identity is not None:
+                (root / "d/e/f").unlink()
+                (root / "d/e").rmdir()
+            return True
+
+        backend._remove("d", operations=("write",), authorize=answer, recursive=True)
+        assert list(root.iterdir()) == []
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
