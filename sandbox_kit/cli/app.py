@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from sandbox_kit.cli.exits import ExitCode, exit_code
 from sandbox_kit.cli.options import parse
 from sandbox_kit.cli.screen import Screen, complain
+from sandbox_kit.errors import PolicyError
 
 __all__ = ["main"]
 
@@ -33,6 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("interrupted")
         return ExitCode.INTERRUPTED
+    except PolicyError as error:
+        for problem in error.problems:
+            complain(problem)
+        return exit_code(error)
     except Exception as error:
         complain(str(error) or type(error).__name__)
         return exit_code(error)

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from sandbox_kit.errors import (
     InvalidArgumentError,
+    PathEscapeError,
     PatternError,
     PermissionDeniedError,
     PolicyError,
@@ -36,7 +37,8 @@ exit codes:
   2    the arguments cannot be used: unknown option, bad pattern, bad ruleset
   124  the time limit was reached
   125  the sandbox or the file system failed
-  126  a rule refused, approval is needed, or commands cannot be confined
+  126  a rule refused, approval is needed, a path leads outside the root, or
+       commands cannot be confined
   130  interrupted
   141  nobody reads the output any more
 run ends with the command's own exit code, 128 + N after signal N. A line on
@@ -56,6 +58,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (UsageError, ExitCode.USAGE),
     (RefusedError, ExitCode.REFUSED),
     (PermissionDeniedError, ExitCode.REFUSED),
+    (PathEscapeError, ExitCode.REFUSED),
     (SandboxTimeoutError, ExitCode.TIMEOUT),
     (InvalidArgumentError, ExitCode.USAGE),
     (PatternError, ExitCode.USAGE),

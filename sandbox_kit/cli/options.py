@@ -28,7 +28,8 @@ class _Version(Action):
     def __call__(self, parser: ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"sandbox-kit {version('sandbox-kit')}\n")
+        print(f"sandbox-kit {version('sandbox-kit')}")
+        parser.exit()
 
 
 def parse(argv: Sequence[str]) -> Namespace:
@@ -44,7 +45,10 @@ def parse(argv: Sequence[str]) -> Namespace:
     if words[:1] in (["run"], ["check"]) and "--" in words:
         at = words.index("--")
         words, tail = words[:at], words[at + 1 :]
-    args = _parser().parse_args(words)
+    args, unknown = _parser().parse_known_args(words)
+    if unknown:
+        hint = "; a command and its options go after --" if args.command == "run" else ""
+        raise UsageError(f"unrecognized arguments: {' '.join(unknown)}{hint} (see sandbox-kit {args.command} --help)")
     if "words" in args:
         args.words += tail
     return args

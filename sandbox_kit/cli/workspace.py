@@ -8,7 +8,7 @@ from sandbox_kit.backends.local.backend import LocalBackend
 from sandbox_kit.cli.asking import asker
 from sandbox_kit.cli.exits import UsageError
 from sandbox_kit.contract import Backend
-from sandbox_kit.errors import PathError
+from sandbox_kit.errors import PathError, PolicyError
 from sandbox_kit.guard import guarding
 from sandbox_kit.rules.ruleset import PermissionRuleset
 
@@ -39,6 +39,8 @@ def load_rules(name: str) -> PermissionRuleset:
         return PermissionRuleset.from_file(name)
     except PathError as error:
         raise UsageError(f"the rules cannot be read: {error}") from error
+    except PolicyError as error:
+        raise PolicyError(f"{name}: {problem}" for problem in error.problems) from error
 
 
 def open_files(args: Namespace) -> Backend:

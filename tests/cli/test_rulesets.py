@@ -52,7 +52,9 @@ def test_a_broken_ruleset_stops_any_command(tmp_path: Path, capsys: Printed) -> 
     path.write_text(json.dumps(BROKEN))
     assert main(["ls", "--root", str(tmp_path), "--rules", str(path)]) == 2
     printed = capsys.readouterr()
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert printed.out == ""
+    assert len(printed.err.splitlines()) == 3
+    assert all(line.startswith(f"sandbox-kit: {path}: ") for line in printed.err.splitlines())
 
 
 def test_a_document_that_is_missing_is_a_usage_error(tmp_path: Path, capsys: Printed) -> None:

@@ -216,3 +216,9 @@ def test_what_cannot_be_run_is_one_line(project: Path, arguments: tuple[str, ...
     assert done.stderr.startswith(b"sandbox-kit: ")
     assert message in done.stderr.decode()
     assert done.stderr.count(b"\n") == 1
+
+
+def test_an_option_of_the_command_itself_needs_the_two_dashes(project: Path) -> None:
+    done = kit("run", "--root", str(project), "ls", "-la")
+    assert done.returncode == 2
+    assert b"a command and its options go after --" in done.stderr
