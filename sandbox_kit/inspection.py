@@ -73,7 +73,7 @@ def _operations(claim: PathClaim, writes: bool) -> Operations:
 
 
 def _ask(files: FilePrimitives, path: str, operations: Operations, judge: Judge, redirection: bool) -> None:
-    authorize = judge.redirected if redirection else judge.mentioned
+    authorize = judge.of_mention(redirection=redirection)
     try:
         files._resolve((path,), operations=operations, authorize=authorize)
     except PermissionDeniedError:

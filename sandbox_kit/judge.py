@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, TypeVar
 
 from sandbox_kit.errors import (
@@ -173,23 +174,18 @@ class Judge:
             self._approvals.grant([(verdict.operation, known, identity) for known in (names, names[:1])])
         return True
 
-    def mentioned(
-        self,
-        operation: Operation,
-        names: tuple[str, ...],
-        *,
-        identity: Identity | None = None,
-        found: bool = False,
-        hop: bool = False,
-    ) -> bool:
-        """Answer for a path that a command mentions: held to rules, not to defaults; no call ends here."""
-        allowed = self(operation, names, hop=True)
-        if identity is not None:
-            self.know(identity)
-        return allowed
+    def of_mention(self, *, redirection: bool) -> Authorize:
+        """Return who answers for one path that a command line mentions; no call ends with its identity.
 
-    def redirected(
+        Args:
+            redirection: it is where the line redirects to or from, and held to defaults too; other
+                words are held to rules alone.
+        """
+        return partial(self._mentioned, redirection)
+
+    def _mentioned(
         self,
+        redirection: bool,
         operation: Operation,
         names: tuple[str, ...],
         *,
@@ -197,8 +193,7 @@ class Judge:
         found: bool = False,
         hop: bool = False,
     ) -> bool:
-        """Answer for a path that a command line redirects to or from; no call ends here."""
-        allowed = self(operation, names, hop=hop)
+        allowed = self(operation, names, hop=hop or not redirection)
         if identity is not None:
             self.know(identity)
         return allowed
