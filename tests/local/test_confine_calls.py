@@ -44,9 +44,9 @@ def verdict(program: bytes, architecture: int, number: int) -> int:
 @pytest.mark.parametrize("machine", KEY_CALLS)
 def test_the_filter_refuses_the_calls_of_keyrings_alone(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "host", "6", "1", machine)))
-    seccomp.key_filter.cache_clear()
-    program = seccomp.key_filter()
-    seccomp.key_filter.cache_clear()
+    seccomp.call_filter.cache_clear()
+    program = seccomp.call_filter(network=True)
+    seccomp.call_filter.cache_clear()
     assert program is not None
     for architecture, numbers in KEY_CALLS[machine].items():
         refused = {number for number in range(600) if verdict(program, architecture, number) == EPERM}
@@ -56,9 +56,9 @@ def test_the_filter_refuses_the_calls_of_keyrings_alone(machine: str, monkeypatc
 
 def test_the_second_abi_of_x86_64_is_no_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "host", "6", "1", "x86_64")))
-    seccomp.key_filter.cache_clear()
-    program = seccomp.key_filter()
-    seccomp.key_filter.cache_clear()
+    seccomp.call_filter.cache_clear()
+    program = seccomp.call_filter(network=True)
+    seccomp.call_filter.cache_clear()
     assert program is not None
     assert verdict(program, 0xC000003E, 0x40000000 | 250) == EPERM
     assert verdict(program, 0xC000003E, 0x40000000 | 1) == ALLOW
@@ -90,7 +90,7 @@ def test_a_key_of_the_host_s_session_is_out_of_reach(workspace: Workspace) -> No
 def test_a_machine_of_another_kind_runs_commands_all_the_same(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox_kit.backends.local.confine.key_filter", lambda: None)
+    monkeypatch.setattr("sandbox_kit.backends.local.confine.call_filter", lambda network: None)
     masks = Denials(deny=(".*/secret",))
     assert workspace.run("echo ok", masks) == "ok\nrc=0"
     with ExitStack() as stack:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from sandbox_kit.backends.local.interpreter import helper_interpreter
 from sandbox_kit.errors import InvalidArgumentError, PathEscapeError, PathNotFoundError, UnsupportedError, printable
 from sandbox_kit.paths import within
 
@@ -27,6 +28,9 @@ __all__ = [
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _MADE = ("/etc", "/proc", "/dev", "/tmp")
+_PARTS = ("bin", "Scripts", "lib", "lib64", "include", "share", "pyvenv.cfg")
+"""What an interpreter needs of its prefix, which may be a project's own directory."""
+
 _MAX_LINKS = 40
 
 
@@ -58,7 +62,7 @@ def system_arguments() -> tuple[str, ...]:
 
 
 def visible_trees(expose: Iterable[str | os.PathLike[str]], work_dir: str) -> list[Tree]:
-    """This Python's prefixes and the host paths that the caller exposes, links resolved now.
+    """What this Python needs of its prefixes, and the host paths that the caller exposes, links resolved now.
 
     Each is seen under its real name and, where nothing else is there, under the given one;
     what the base system or the workspace holds already is left out.
@@ -79,16 +83,35 @@ def visible_trees(expose: Iterable[str | os.PathLike[str]], work_dir: str) -> li
 
 
 def _prefixes(work_dir: str) -> dict[str, str]:
-    names = {os.path.normpath(name) for name in (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)}
-    found = {name: os.path.realpath(name) for name in names if os.path.isdir(name)}
-    return {name: source for name, source in found.items() if source != "/" and not within(source, work_dir)}
+    prefixes = {os.path.normpath(name) for name in _prefix_names()}
+    names = [os.path.join(prefix, part) for prefix in prefixes for part in _PARTS]
+    found = {name: os.path.realpath(name) for name in names if os.path.exists(name)}
+    return {
+        name: source
+        for name, source in found.items()
+        if not within(source, work_dir) and not any(within(place, source) for place in _MADE)
+    }
+
+
+def _prefix_names() -> tuple[str, ...]:
+    return sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix
 
 
 def own_code(work_dir: str) -> list[str]:
-    """Directories beneath *work_dir* that this process runs code from: commands must not change them."""
-    prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
-    names = {os.path.realpath(name) for name in (*prefixes, Path(__file__).parents[2])}
-    return sorted(name for name in names if name != work_dir and within(name, work_dir) and os.path.isdir(name))
+    """What beneath *work_dir* this process runs code from: commands must not change it.
+
+    Of a prefix that is the workspace itself it is what an interpreter needs.
+
+    Returns:
+        Real names, none beneath another.
+    """
+    names = {
+        os.path.realpath(name) for name in (*_prefix_names(), str(Path(__file__).parents[2]), helper_interpreter())
+    }
+    if work_dir in names:
+        names |= {os.path.realpath(os.path.join(work_dir, part)) for part in _PARTS}
+    inside = {name for name in names if name != work_dir and within(name, work_dir) and os.path.exists(name)}
+    return sorted(name for name in inside if not any(str(parent) in inside for parent in Path(name).parents))
 
 
 def _checked(path: str | os.PathLike[str]) -> str:

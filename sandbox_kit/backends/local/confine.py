@@ -24,14 +24,14 @@ from typing import Self
 from attrs import asdict
 
 from sandbox_kit.backends.local import base, probe
+from sandbox_kit.backends.local.cover import Wanted
 from sandbox_kit.backends.local.etc import make_etc
-from sandbox_kit.backends.local.exposed import hidden_beneath
 from sandbox_kit.backends.local.layout import Layout
-from sandbox_kit.backends.local.masks import Kind, Rules
+from sandbox_kit.backends.local.masks import Rules
+from sandbox_kit.backends.local.namespace import Namespaces
 from sandbox_kit.backends.local.occupancy import Key, Place, occupy
-from sandbox_kit.backends.local.plan import plan
 from sandbox_kit.backends.local.scratch import own_directory
-from sandbox_kit.backends.local.seccomp import key_filter
+from sandbox_kit.backends.local.seccomp import call_filter
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError, printable
 from sandbox_kit.paths import within
 from sandbox_kit.primitives import Masks
@@ -140,7 +140,7 @@ def prepare(
         UnsupportedError: this machine, the number of masks, or the size of what is exposed does not allow it.
         InvalidArgumentError: a path cannot be exposed, a name or value in *env* holds a NUL.
         PolicyError: the workspace, or what is exposed, changed while the masks were made.
-        SandboxTimeoutError: another command lives in the workspace all the time.
+        SandboxTimeoutError: another command lives in the workspace all the time, under other masks than this one's.
         PathError: an exposed path is missing, or leads through the workspace.
     """
     if (reason := obstacle(work_dir)) is not None:
@@ -148,45 +148,70 @@ def prepare(
     check_launcher(work_dir)
     check_limits(limits)
     scratch = os.path.realpath(scratch) if scratch is not None else own_directory()
-    trees = base.visible_trees(expose, work_dir)
-    rules = Rules(masks)
-    terms = (rules.masks, tuple(trees), network, limits) if masks else None
-    place = occupy(_key(root_fd), terms, MAX_WAIT if timeout is None else timeout, check)
+    trees, etc = base.visible_trees(expose, work_dir), make_etc(scratch, network=network)
+    wanted = Wanted(root_fd, work_dir, scratch, Rules(masks), trees, etc)
+    terms = (wanted.rules.masks, tuple(trees), network, limits) if masks else None
+    place = occupy(_key(root_fd), terms, MAX_WAIT if timeout is None else timeout, check, wanted.is_held_by)
     prepared = Prepared(place)
     try:
         if place.namespaces is not None:
-            variables, calls = prepared.own(_lines(_assignments(env))), prepared.own(_memory(key_filter() or b""))
-            prepared.argv = place.namespaces.argv(variables, calls, place.status.write, cwd)
-            prepared.env = _LAUNCHER | {name: os.environ[name] for name in {"LD_LIBRARY_PATH"} & os.environ.keys()}
-            return prepared
-        etc = make_etc(scratch, network=network)
-        outside = (*rules.outside(), *hidden_beneath(trees, rules, work_dir))
-        trees, hidden = base.without_hidden(trees, outside, work_dir, etc)
-        base.make_room(etc, trees, work_dir)
-        layout = Layout(work_dir, scratch, prepared.own)
-        layout.isolate(network=network, env=env, status=place.status.write)
-        if (program := key_filter()) is not None:
-            layout.refuse_calls(_memory(program))
-        layout.show_system(etc, tmp_size=limits.tmpfs_size if limits is not None else None)
-        layout.show_trees(trees)
-        layout.hide(hidden)
-        layout.seal()
-        layout.show_workspace(root_fd, plan(root_fd, work_dir, rules, _own_cover(work_dir, scratch)).mounts, cwd)
-        prepared.argv = [probe.program(), "--args", str(prepared.own(_lines(layout.options))), "--"]
+            _enter(prepared, place, place.namespaces, env, cwd, network=network)
+        else:
+            _lay_out(prepared, place, wanted, env, cwd, network=network, limits=limits)
     except BaseException:
         prepared.close()
         raise
     return prepared
 
 
+def _enter(
+    prepared: Prepared, place: Place, namespaces: Namespaces, env: Mapping[str, str], cwd: str, *, network: bool
+) -> None:
+    """Have the command run in a copy of *namespaces*."""
+    variables, calls = (
+        prepared.own(_lines(_assignments(env))),
+        prepared.own(_memory(call_filter(network=network) or b"")),
+    )
+    prepared.argv = namespaces.argv(variables, calls, place.status.write, cwd)
+    prepared.env = _LAUNCHER | {name: os.environ[name] for name in {"LD_LIBRARY_PATH"} & os.environ.keys()}
+
+
+def _lay_out(
+    prepared: Prepared,
+    place: Place,
+    wanted: Wanted,
+    env: Mapping[str, str],
+    cwd: str,
+    *,
+    network: bool,
+    limits: Limits | None,
+) -> None:
+    """Have the command run in namespaces of its own."""
+    shown = wanted.shown()
+    base.make_room(wanted.etc, shown.trees, wanted.work_dir)
+    layout = Layout(wanted.work_dir, wanted.scratch, prepared.own)
+    layout.isolate(network=network, env=env, status=place.status.write)
+    if (program := call_filter(network=network)) is not None:
+        layout.refuse_calls(_memory(program))
+    layout.show_system(wanted.etc, tmp_size=limits.tmpfs_size if limits is not None else None)
+    layout.show_trees(shown.trees)
+    layout.hide(shown.hidden)
+    layout.seal()
+    mounts = wanted.mounts().mounts
+    layout.show_workspace(wanted.root_fd, mounts, cwd)
+    if wanted.rules.masks:
+        place.is_held(wanted.cover(mounts, shown))
+    prepared.argv = [probe.program(), "--args", str(prepared.own(_lines(layout.options))), "--"]
+
+
 def obstacle(work_dir: str) -> str | None:
-    """Return why commands cannot be confined to *work_dir* on this machine, in one sentence; None where they can."""
-    reason = probe.can_confine()
-    if reason is not None:
-        return reason
+    """Return why commands cannot be confined to *work_dir* on this machine, in one sentence; None where they can.
+
+    None as well where what confines them lies in *work_dir*: it is not tried, and :func:`check_launcher` refuses it.
+    """
     if work_dir in ("/", "/dev") or within(work_dir, "/proc"):
         return f"commands cannot be confined to {printable(work_dir)}"
-    return None
+    return None if probe.lies_in(work_dir) else probe.can_confine()
 
 
 def check_launcher(work_dir: str) -> None:
@@ -195,7 +220,8 @@ def check_launcher(work_dir: str) -> None:
     Raises:
         UnsupportedError: bubblewrap lies in *work_dir*, or is gone.
     """
-    if within(os.path.realpath(probe.program()), work_dir):
+    probe.program()
+    if probe.lies_in(work_dir):
         raise UnsupportedError(
             f"bubblewrap lies in the workspace, where commands could replace it: {printable(work_dir)}"
         )
@@ -213,15 +239,6 @@ def check_limits(limits: Limits | None, reason: str | None = None) -> None:
     for name, value in asdict(limits).items() if limits is not None else ():
         if value is not None and (name != "tmpfs_size" or reason is not None):
             raise UnsupportedError(f"{name}: {reason or 'confined local commands can be held to tmpfs_size only'}")
-
-
-def _own_cover(work_dir: str, scratch: str) -> dict[str, Kind]:
-    """What of the library's own lies in the workspace, and how it is kept from commands."""
-    cover: dict[str, Kind] = dict.fromkeys(base.own_code(work_dir), "read-only")
-    for name in (scratch, own_directory()):
-        if within(name, work_dir):
-            cover[name] = "hide-dir"
-    return cover
 
 
 def _key(root_fd: int) -> Key:

@@ -6,6 +6,7 @@ What leaves the group, as a daemon does, outlives the command.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import socket
@@ -131,7 +132,5 @@ def _directory(cwd: int | bytes) -> bytes:
     if isinstance(cwd, bytes):
         return cwd
     if sys.platform == "darwin":
-        import fcntl
-
         return fcntl.fcntl(cwd, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")
     return b"/proc/self/fd/%d" % cwd

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from sandbox_kit.arguments import check_timeout
@@ -16,17 +17,29 @@ from sandbox_kit.contract import Process
 from sandbox_kit.errors import SandboxTimeoutError, SandboxUnavailableError
 
 
+_COMPLAINT = 1000
+"""How many bytes of the end of standard error are kept for the judgement of a command's end."""
+
+
+def _started(_exit_code: int, _complaint: str) -> None:
+    """Take every command for started."""
+
+
 class Service:
     """A job that a thread serves to its end; it does not keep the handle alive.
 
     Args:
         max_output: how many unread bytes of each stream are kept.
+        check_started: called with the exit code and the end of standard error; raises SandboxUnavailableError
+            for a command that was never started.
 
     Attributes:
         at_end: what to call when the tree is dead, the last first.
     """
 
-    def __init__(self, max_output: int) -> None:
+    def __init__(self, max_output: int, check_started: Callable[[int, str], None] = _started) -> None:
+        self._check_started = check_started
+        self._complaint = b""
         self.lines: dict[Stream, Lines] = {"stdout": Lines(max_output), "stderr": Lines(max_output)}
         self.job = Job(self._feed)
         self.ended = threading.Event()
@@ -35,6 +48,8 @@ class Service:
         self._claim = threading.Lock()
 
     def _feed(self, stream: Stream, data: bytes) -> None:
+        if stream == "stderr":
+            self._complaint = (self._complaint + data[-_COMPLAINT:])[-_COMPLAINT:]
         self.lines[stream].feed(data)
 
     def begin(self) -> None:
@@ -55,6 +70,7 @@ class Service:
         try:
             while self.job.exit_code is None:
                 self.job.step(None)
+            self._check_started(self.job.exit_code, self._complaint.decode(errors="replace"))
         except Exception as error:
             self._error = error
         finally:
@@ -88,9 +104,11 @@ class Service:
         """The exit code, after the end.
 
         Raises:
-            SandboxUnavailableError: it is not known.
+            SandboxUnavailableError: it is not known, or the command was never started.
         """
-        if self.job.exit_code is None:
+        if isinstance(self._error, SandboxUnavailableError):
+            raise SandboxUnavailableError(str(self._error)) from self._error
+        if self.job.exit_code is None or self._error is not None:
             raise SandboxUnavailableError("how the process ended is not known") from self._error
         return self.job.exit_code
 
@@ -144,7 +162,7 @@ class LocalProcess(Process):
         """The exit code, 128 + N after signal N; None while it runs.
 
         Raises:
-            SandboxUnavailableError: how it ended is not known.
+            SandboxUnavailableError: how it ended is not known, or what confines it could not start it.
         """
         return self._service.exit_code() if self._service.ended.is_set() else None
 
@@ -157,7 +175,7 @@ class LocalProcess(Process):
         Raises:
             InvalidArgumentError: *timeout* is not positive.
             SandboxTimeoutError: it did not end within *timeout*; it runs on.
-            SandboxUnavailableError: how it ended is not known.
+            SandboxUnavailableError: how it ended is not known, or what confines it could not start it.
         """
         if not self._service.ended.wait(check_timeout(timeout)):
             raise SandboxTimeoutError(f"process {self.pid} did not end within {timeout} s", timeout)

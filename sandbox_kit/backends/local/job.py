@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import itertools
 import logging
@@ -10,6 +11,7 @@ import os
 import select
 import struct
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -226,10 +228,7 @@ def _create_tree() -> Tree:
 
 def _pending(fd: int) -> int:
     """How many bytes can be read from a pipe now."""
-    from fcntl import ioctl
-    from termios import FIONREAD
-
-    (count,) = struct.unpack("i", ioctl(fd, FIONREAD, bytes(4)))
+    (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))
     return int(count)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pwd
+import resource
 from collections.abc import Mapping, Sequence
 
 from attrs import frozen
@@ -12,11 +14,16 @@ from sandbox_kit.backends.local.environment import command_environment
 from sandbox_kit.backends.local.pin import Root
 from sandbox_kit.backends.local.running import Running
 from sandbox_kit.backends.local.system import Descriptor
-from sandbox_kit.errors import UnsupportedError
+from sandbox_kit.errors import InvalidArgumentError, UnsupportedError
 from sandbox_kit.primitives import Command, Masks
 from sandbox_kit.types import Limits
 
-__all__ = ["Launch", "Terms", "check_user"]
+__all__ = ["Launch", "Terms", "check_size", "check_user"]
+
+_MAX_STRING = 32 * 4096
+_MAX_TOTAL = 6 * 2**20
+_SLACK = 8192
+"""What the launcher adds to a command's own arguments, at most, and the kernel to them, in bytes."""
 
 
 @frozen
@@ -117,12 +124,14 @@ class Terms:
             running: what the command will belong to; its end ends the wait for others in the workspace.
 
         Raises:
+            InvalidArgumentError: its arguments and environment are more than the kernel starts a program with.
             UnsupportedError: what it is held to cannot be held; names it.
             SandboxClosedError: *running* was ended while it waited.
             SandboxTimeoutError: commands held to other masks live in the workspace all the time.
             PolicyError: the workspace, or what is exposed, changed while the masks were made.
         """
         env = command_environment(root.name, command.env)
+        check_size(command.argv, env)
         if masks is None or self._cannot_confine(root.name, masks):
             self._check_unconfined()
             return Launch(command.argv, env, cwd)
@@ -152,6 +161,28 @@ class Terms:
         confine.check_limits(self.limits, "a command that is not confined cannot be held to it")
 
 
+def check_size(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Check that the kernel can start a program with *argv* and *env*, which it holds to sizes.
+
+    Raises:
+        InvalidArgumentError: a word or variable takes 128 KiB or more, or all together more than the stack may.
+    """
+    words = [*argv, *(f"{name}={value}" for name, value in env.items())]
+    sizes = [len(os.fsencode(word)) + 1 for word in words]
+    if max(sizes) > _MAX_STRING:
+        raise InvalidArgumentError(
+            f"a word of a command, or a variable of its environment, takes {max(sizes)} bytes: "
+            f"at most {_MAX_STRING} can be passed; use stdin or a file"
+        )
+    stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    room = _MAX_TOTAL if stack == resource.RLIM_INFINITY else min(_MAX_TOTAL, max(stack // 4, _MAX_STRING))
+    if (total := sum(sizes) + 8 * len(sizes)) > room - _SLACK:
+        raise InvalidArgumentError(
+            f"a command and its environment take {total} bytes: at most {room - _SLACK} can be passed; "
+            "use stdin or a file"
+        )
+
+
 def check_user(user: str | int | None) -> None:
     """Check that commands run as *user* anyway.
 
@@ -165,8 +196,6 @@ def check_user(user: str | int | None) -> None:
 
 
 def _user_id(name: str) -> int | None:
-    import pwd
-
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:

@@ -13,13 +13,24 @@ from attrs import define, frozen
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
 from sandbox_kit.primitives import Masks
 
-__all__ = ["DIRECTORY", "Found", "Kind", "Mount", "Rules", "Walker", "changed", "open_directory", "walk"]
+__all__ = [
+    "DIRECTORY",
+    "Found",
+    "Kind",
+    "Mount",
+    "Rules",
+    "Walker",
+    "changed",
+    "open_directory",
+    "open_pinned",
+    "walk",
+]
 
 Kind = Literal["hide-file", "hide-dir", "read-only", "read-write"]
 
 MAX_DEPTH = 256
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_PINNED = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_PINNED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @frozen
@@ -226,6 +237,26 @@ def open_directory(root_fd: int, work_dir: str, name: str) -> int:
         finally:
             os.close(fd)
         fd = below
+    return fd
+
+
+def open_pinned(root_fd: int, work_dir: str, name: str) -> int:
+    """Open a file or directory beneath the workspace for its identity alone, through no link.
+
+    Raises:
+        PolicyError: it is gone, or it or a part of the way is a link.
+    """
+    parent, _, last = name.rpartition("/")
+    directory = open_directory(root_fd, work_dir, parent)
+    try:
+        fd = os.open(last, _PINNED, dir_fd=directory)
+    except FileNotFoundError as error:
+        raise changed(name) from error
+    finally:
+        os.close(directory)
+    if stat.S_ISLNK(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise changed(name)
     return fd
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sandbox_kit.backends.local import joiner
-from sandbox_kit.backends.local.interpreter import interpreter
+from sandbox_kit.backends.local.interpreter import helper_interpreter
 
 __all__ = ["Namespaces", "Status"]
 
@@ -58,7 +58,7 @@ class Namespaces:
         """
         handles = ",".join(f"{name}={fd}" for name, fd in self.handles.items())
         return [
-            interpreter(),
+            helper_interpreter(),
             "-I",
             "-S",
             str(Path(joiner.__file__)),

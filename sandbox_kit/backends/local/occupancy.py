@@ -2,17 +2,16 @@
 
 Commands under masks that overlap in time share one set of mounts, or wait for each other:
 a living command could rename what a walk has yet to meet. The first walks and mounts; one
-that comes while it lives enters a copy of its namespaces if it is held to the same terms,
-and waits if it is not, or if the first belongs to another process. Commands without masks
-may overlap each other, but not those with masks.
+that comes while it lives enters a copy of its namespaces if it is held to the same terms and
+all that must be kept from it now is kept from the first, and waits if not, or if the first belongs
+to another process. Commands without masks may overlap each other, but not those with masks.
 
-The lock is the kernel's record lock on a file of the user's own, one for each workspace;
-it ends with the process that holds it, and a forked child has no part in it.
+The lock is the kernel's, on a file of the user's own, one for each workspace; it ends with
+the process that holds it, and a forked child has no part in it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -20,6 +19,8 @@ from collections.abc import Callable
 
 from attrs import define, field
 
+from sandbox_kit.backends.local.cover import Cover
+from sandbox_kit.backends.local.locks import take_lock
 from sandbox_kit.backends.local.namespace import Namespaces, Status
 from sandbox_kit.backends.local.scratch import own_directory
 from sandbox_kit.errors import SandboxTimeoutError
@@ -30,6 +31,11 @@ Key = tuple[int, int]
 """Device and inode of a workspace."""
 
 _POLL = 0.004
+_REST = 4
+"""How many times as long as a look at the workspace took it is left alone before the next."""
+
+_OTHERS = "another command lives in the workspace, of another process or held to other rules"
+_STALE = "another command lives in the workspace, from which something that the rules hide or protect now is not kept"
 
 
 @define(eq=False)
@@ -41,17 +47,20 @@ class _Occupancy:
         terms: what those under masks are held to; None for those without.
         places: one for each command.
         namespaces: what later ones enter, once one has asked for it.
+        cover: what is kept from all of them; None until the first has looked.
     """
 
     lock: int
     terms: object
     places: set[Place] = field(factory=set)
     namespaces: Namespaces | None = None
+    cover: Cover | None = None
 
     def close(self) -> None:
         os.close(self.lock)
-        if self.namespaces is not None:
-            self.namespaces.close()
+        for held in (self.namespaces, self.cover):
+            if held is not None:
+                held.close()
 
 
 _occupied: dict[Key, _Occupancy] = {}
@@ -87,9 +96,23 @@ class Place:
         """Descriptors that the command is to be started with."""
         return (self.status.write, *(self.namespaces.handles.values() if self.namespaces is not None else ()))
 
-    def close(self) -> None:
-        """Leave, when the command's tree is dead; the last one unlocks. Closing twice is fine."""
-        self.status.close()
+    def is_held(self, cover: Cover) -> None:
+        """Say what is kept from the command, the first, before it is started; takes over *cover*."""
+        with _mutex:
+            occupancy = _occupied[self.key]
+            previous, occupancy.cover = occupancy.cover, cover
+        if previous is not None:
+            previous.close()
+
+    def fits(self, is_held: Callable[[Cover], bool]) -> bool:
+        """Whether the command may enter what it is to enter; one that enters nothing fits."""
+        if self.namespaces is None:
+            return True
+        cover = _occupied[self.key].cover
+        return cover is not None and is_held(cover)
+
+    def leave(self) -> None:
+        """Leave; the last one unlocks. Leaving twice is fine."""
         with _mutex:
             occupancy = _occupied.get(self.key)
             if occupancy is None or self not in occupancy.places:
@@ -99,8 +122,19 @@ class Place:
                 del _occupied[self.key]
                 occupancy.close()
 
+    def close(self) -> None:
+        """Leave, when the command's tree is dead. Closing twice is fine."""
+        self.status.close()
+        self.leave()
 
-def occupy(key: Key, terms: object, timeout: float, check: Callable[[], None]) -> Place:
+
+def occupy(
+    key: Key,
+    terms: object,
+    timeout: float,
+    check: Callable[[], None],
+    is_held: Callable[[Cover], bool] = lambda _cover: True,
+) -> Place:
     """Take part in a workspace, as soon as who lives in it allows it.
 
     Args:
@@ -108,24 +142,38 @@ def occupy(key: Key, terms: object, timeout: float, check: Callable[[], None]) -
         terms: all that the command is held to, compared by ``==``; None for one without masks.
         timeout: in seconds.
         check: called while it waits; what it raises ends the wait.
+        is_held: whether what is kept from those that live there is all that must be kept from the command.
 
     Raises:
-        SandboxTimeoutError: another command lives there all the time.
+        SandboxTimeoutError: another command lives there all the time; says why that holds this one up.
         UnsupportedError: there is no place for the lock.
     """
     deadline = time.monotonic() + timeout
     status = Status()
     try:
-        while (place := _attempt(key, terms, status)) is None:
+        while True:
+            began = time.monotonic()
+            place = _attempt(key, terms, status)
+            if place is not None and _fits(place, is_held):
+                return place
             if time.monotonic() >= deadline:
-                message = "another command lives in the workspace, of another process or held to other rules"
-                raise SandboxTimeoutError(message, timeout)
+                raise SandboxTimeoutError(_OTHERS if place is None else _STALE, timeout)
             check()
-            time.sleep(_POLL)
+            time.sleep(max(_POLL, _REST * (time.monotonic() - began)))
     except BaseException:
         status.close()
         raise
-    return place
+
+
+def _fits(place: Place, is_held: Callable[[Cover], bool]) -> bool:
+    """Whether *place* can be kept; it is left if not."""
+    fits = False
+    try:
+        fits = place.fits(is_held)
+    finally:
+        if not fits:
+            place.leave()
+    return fits
 
 
 def _attempt(key: Key, terms: object, status: Status) -> Place | None:
@@ -161,12 +209,11 @@ def _lock(key: Key, *, shared: bool) -> int | None:
     path = os.path.join(own_directory(), f"{key[0]:x}-{key[1]:x}.lock")
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.lockf(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        os.utime(fd)
-    except BlockingIOError:
-        os.close(fd)
-        return None
+        if take_lock(fd, shared=shared) and os.fstat(fd).st_nlink:
+            os.utime(fd)
+            return fd
     except BaseException:
         os.close(fd)
         raise
-    return fd
+    os.close(fd)
+    return None

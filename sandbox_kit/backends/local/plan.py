@@ -6,7 +6,7 @@ import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, open_directory, walk
+from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, open_directory, open_pinned, walk
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
 
 __all__ = ["MAX_FILE_MASKS", "MAX_MOUNTS", "folded", "plan"]
@@ -26,7 +26,7 @@ def plan(root_fd: int, work_dir: str, rules: Rules, own: Mapping[str, Kind] = Ma
     Args:
         root_fd: the workspace.
         work_dir: its real name.
-        own: what the library itself covers: absolute names of directories beneath *work_dir*.
+        own: what the library itself covers: absolute names beneath *work_dir*.
 
     Raises:
         PolicyError: the workspace changed meanwhile, or a directory to be pinned is none.
@@ -51,12 +51,12 @@ def plan(root_fd: int, work_dir: str, rules: Rules, own: Mapping[str, Kind] = Ma
 
 
 def _add_own(found: Found, name: str, kind: Kind, root_fd: int, work_dir: str) -> None:
-    """Cover one directory for the library itself, over what rules make of it, unless that is as good."""
+    """Cover one name for the library itself, over what rules make of it, unless that is as good."""
     kinds = {mount.name: mount.kind for mount in found.mounts}
     around = _enclosing(name, kinds)
     if around is not None and kinds[around] in ("hide-dir", kind):
         return
-    fd = open_directory(root_fd, work_dir, name)
+    fd = open_pinned(root_fd, work_dir, name)
     if kind == "hide-dir":
         os.close(fd)
         found.mounts.append(Mount(kind, name))

@@ -9,8 +9,9 @@ import subprocess
 import sys
 
 from sandbox_kit.errors import UnsupportedError
+from sandbox_kit.paths import within
 
-__all__ = ["ISOLATION", "can_confine", "program"]
+__all__ = ["ISOLATION", "can_confine", "lies_in", "program"]
 
 ISOLATION = (
     "--unshare-user",
@@ -28,6 +29,7 @@ ISOLATION = (
 """Options of every confined command; the second user namespace takes away all power over the mounts of the first."""
 
 _TRY_WITHIN = 10.0
+_SYSTEM = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 
 _REASONS = (
     (
@@ -52,15 +54,31 @@ _REASONS = (
 
 
 def program() -> str:
-    """Return the absolute name of bubblewrap.
+    """Return the absolute name of bubblewrap: of the directories in PATH those of the system count first.
+
+    Relative ones do not count: what they are depends on who asks.
 
     Raises:
         UnsupportedError: it is not installed.
     """
-    found = shutil.which("bwrap")
+    directories = filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))
+    found = shutil.which("bwrap", path=os.pathsep.join(sorted(directories, key=_rank)))
     if found is None:
         raise UnsupportedError("bubblewrap is not installed: apt install bubblewrap")
-    return os.path.abspath(found)
+    return os.path.normpath(found)
+
+
+def _rank(directory: str) -> bool:
+    return os.path.normpath(directory) not in _SYSTEM
+
+
+def lies_in(work_dir: str) -> bool:
+    """Whether bubblewrap, by its name or by its real one, lies where commands of *work_dir* could replace it."""
+    try:
+        name = program()
+    except UnsupportedError:
+        return False
+    return within(name, work_dir) or within(os.path.realpath(name), work_dir)
 
 
 @functools.cache

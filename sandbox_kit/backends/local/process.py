@@ -122,6 +122,7 @@ def spawn(
     running: Running | None = None,
     owner: object = None,
     on_end: Callable[[], None] | None = None,
+    check_started: Callable[[int, str], None] | None = None,
 ) -> LocalProcess:
     """Start a command beside the caller.
 
@@ -132,6 +133,7 @@ def spawn(
         owner: kept alive by the handle.
         on_end: called once when the tree is dead, in any thread, also where the start was broken off;
             never in a forked child.
+        check_started: as for :class:`Service`, before *on_end*; None takes every command for started.
 
     Raises:
         InvalidArgumentError, PathError, SandboxUnavailableError, SandboxClosedError: as for :func:`run`.
@@ -139,7 +141,7 @@ def spawn(
     piped = isinstance(stdin, int)
     source = None if isinstance(stdin, int) else _binary(stdin)
     running = running or Running()
-    service = Service(max_output)
+    service = Service(max_output) if check_started is None else Service(max_output, check_started)
     service.at_end.callback(running.leave, service.job)
     if on_end is not None:
         service.at_end.callback(on_end)

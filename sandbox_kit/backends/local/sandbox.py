@@ -17,6 +17,7 @@ from sandbox_kit.backends.local import confine, process, temporary
 from sandbox_kit.backends.local.backend import LocalBackend
 from sandbox_kit.backends.local.launch import Launch, Terms, check_user
 from sandbox_kit.backends.local.pin import Root
+from sandbox_kit.backends.local.preload import load_all
 from sandbox_kit.backends.local.running import Running
 from sandbox_kit.backends.local.system import Descriptor, host_name
 from sandbox_kit.contract import Backend, Process, Sandbox
@@ -153,6 +154,7 @@ class LocalSandbox(LocalBackend, Sandbox):
     def _start(self) -> None:
         if self._opened is not None:
             return
+        load_all()
         self._terms.check(self._place())
         if not self._given:
             self._given = temporary.make()
@@ -214,6 +216,7 @@ class LocalSandbox(LocalBackend, Sandbox):
                 running=running,
                 owner=self,
                 on_end=launch.close,
+                check_started=launch.check_started,
             )
         except BaseException:
             launch.close()

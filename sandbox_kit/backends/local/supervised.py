@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -29,7 +30,7 @@ from functools import cache
 
 from sandbox_kit.backends.local import supervisor
 from sandbox_kit.backends.local.forks import abandon_in_child
-from sandbox_kit.backends.local.interpreter import interpreter
+from sandbox_kit.backends.local.interpreter import helper_interpreter
 from sandbox_kit.backends.local.tree import END_WITHIN, Reply, Tree
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError
 
@@ -191,7 +192,7 @@ def _start(credentials: Credentials | None) -> SupervisedTree:
 def _popen(control: socket.socket) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            [interpreter(), "-I", "-S", supervisor.__file__],
+            [helper_interpreter(), "-I", "-S", supervisor.__file__],
             stdin=control.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -212,26 +213,19 @@ Credentials = tuple[object, ...]
 def _credentials() -> Credentials | None:
     """What a process started now would inherit from this thread; None where that cannot be told."""
     try:
-        fd = os.open("/proc/thread-self/status", os.O_RDONLY | os.O_CLOEXEC)
+        with open("/proc/thread-self/status", "rb", 0) as file:
+            status = file.read(_STATUS_SIZE)
     except OSError:
         return None
-    try:
-        status = os.read(fd, _STATUS_SIZE)
-    finally:
-        os.close(fd)
     return *_INHERITED.findall(status), *_limits()
 
 
 def _limits() -> Iterator[tuple[int, int]]:
-    import resource
-
     return map(resource.getrlimit, _limit_numbers())
 
 
 @cache
 def _limit_numbers() -> tuple[int, ...]:
-    import resource
-
     return tuple({number for name, number in vars(resource).items() if name.startswith("RLIMIT_")})
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import marshal
 import os
 import select
@@ -152,9 +153,7 @@ def start(request: Request, fds: list[int]) -> int:
 
 def lift(fds: list[int], above: int) -> list[int]:
     """*fds* moved to numbers over *above*, where no target can overwrite one before it is used."""
-    from fcntl import F_DUPFD_CLOEXEC, fcntl
-
-    lifted = [fcntl(fd, F_DUPFD_CLOEXEC, above + 1) for fd in fds]
+    lifted = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above + 1) for fd in fds]
     close(fds)
     return lifted
 
