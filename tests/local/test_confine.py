@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kit.backends.local import confine
+from sandbox_kit.backends.local import confine, probe
 from sandbox_kit.errors import (
     InvalidArgumentError,
     PathEscapeError,
@@ -158,11 +158,38 @@ def test_a_command_that_cannot_be_started_is_told_from_one_that_fails(beside: bo
 
 
 def test_a_bubblewrap_in_the_workspace_is_not_trusted(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = workspace.put("bin/bwrap", f"#!/bin/sh\necho > {workspace.root}/ran\n")
+    program.chmod(0o755)
+    link = Path(workspace.root).parent / "bin"
+    link.symlink_to(program.parent)
+    probe.can_confine.cache_clear()
+    for directory in (program.parent, link):
+        monkeypatch.setenv("PATH", str(directory))
+        with pytest.raises(UnsupportedError, match="lies in the workspace"):
+            workspace.run("true")
+    assert not Path(workspace.root, "ran").exists()
+
+
+def test_a_bubblewrap_of_the_system_counts_first(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     program = workspace.put("bin/bwrap", "#!/bin/sh\n")
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    with pytest.raises(UnsupportedError, match="lies in the workspace"):
-        workspace.run("true")
+    own = probe.program()
+    monkeypatch.chdir(program.parent)
+    for first in (str(program.parent), ".", ""):
+        monkeypatch.setenv("PATH", f"{first}{os.pathsep}{os.path.dirname(own)}")
+        assert probe.program() == own
+        assert workspace.run("echo ok") == "ok\nrc=0"
+
+
+def test_a_bubblewrap_that_path_names_relatively_does_not_count(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = workspace.put("bin/bwrap", "#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(workspace.root)
+    monkeypatch.setenv("PATH", "bin")
+    with pytest.raises(UnsupportedError, match="not installed"):
+        probe.program()
 
 
 def test_what_a_command_leaves_running_ends_with_it(workspace: Workspace) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import socket
 import struct
 import sys
 from contextlib import ExitStack
@@ -14,7 +16,8 @@ from sandbox_kit.backends.local import seccomp
 
 from .confinement import SECRET, Denials, Workspace, started
 
-ALLOW, EPERM = 0x7FFF0000, 0x00050001
+ALLOW, EPERM, NO_FAMILY = 0x7FFF0000, 0x00050001, 0x00050000 | errno.EAFNOSUPPORT
+SOCKET = {0xC000003E: 41, 0x40000003: 359, 0xC00000B7: 198, 0x40000028: 281, 0xC00000F3: 198}
 KEY_CALLS = {
     "x86_64": {0xC000003E: (248, 249, 250), 0x40000003: (286, 287, 288)},
     "aarch64": {0xC00000B7: (217, 218, 219), 0x40000028: (309, 310, 311)},
@@ -22,10 +25,10 @@ KEY_CALLS = {
 }
 
 
-def verdict(program: bytes, architecture: int, number: int) -> int:
-    """What *program* answers, one instruction after the other."""
+def verdict(program: bytes, architecture: int, number: int, argument: int = 0) -> int:
+    """What *program* answers to a call and its first argument, one instruction after the other."""
     instructions = list(struct.iter_unpack("=HBBI", program))
-    data = struct.pack("=II", number, architecture)
+    data = struct.pack("=IIQQ", number, architecture, 0, argument)
     value, at = 0, 0
     while True:
         code, then, other, operand = instructions[at]
@@ -62,6 +65,49 @@ def test_the_second_abi_of_x86_64_is_no_way_round(monkeypatch: pytest.MonkeyPatc
     assert program is not None
     assert verdict(program, 0xC000003E, 0x40000000 | 250) == EPERM
     assert verdict(program, 0xC000003E, 0x40000000 | 1) == ALLOW
+
+
+@pytest.mark.parametrize("machine", KEY_CALLS)
+def test_off_the_network_only_harmless_families_are_left(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "host", "6", "1", machine)))
+    seccomp.call_filter.cache_clear()
+    on, off = (seccomp.call_filter(network=network) for network in (True, False))
+    seccomp.call_filter.cache_clear()
+    assert on is not None
+    assert off is not None
+    for architecture, keys in KEY_CALLS[machine].items():
+        call = SOCKET[architecture]
+        families = {family for family in range(64) if verdict(off, architecture, call, family) == ALLOW}
+        assert families == {1, 2, 10, 16}
+        assert {verdict(on, architecture, call, family) for family in range(64)} == {ALLOW}
+        assert [verdict(program, architecture, 425) for program in (on, off)] == [ALLOW, EPERM]
+        refused = {number for number in range(600) if verdict(off, architecture, number, 1) == EPERM}
+        assert refused == {*keys, 425}
+
+
+def test_off_the_network_the_old_call_of_i386_makes_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "host", "6", "1", "x86_64")))
+    seccomp.call_filter.cache_clear()
+    program = seccomp.call_filter(network=False)
+    seccomp.call_filter.cache_clear()
+    assert program is not None
+    assert [verdict(program, 0x40000003, 102, what) for what in (1, 2, 3)] == [NO_FAMILY, ALLOW, ALLOW]
+
+
+@pytest.mark.needs("bwrap")
+def test_no_socket_to_a_hypervisor_is_made_off_the_network(workspace: Workspace) -> None:
+    program = (
+        "import socket\n"
+        "socket.socket(socket.AF_INET).close(); socket.socket(socket.AF_UNIX).close(); socket.socketpair()\n"
+        "print([name for _, name in socket.if_nameindex()])\n"
+        f"try: socket.socket({int(socket.AF_VSOCK)}, socket.SOCK_STREAM)\n"
+        "except OSError as error: print(error.errno)\n"
+    )
+    masks, answer = Denials(deny=(".*/secret",)), f"['lo']\n{errno.EAFNOSUPPORT}\nrc=0"
+    assert workspace.run([sys.executable, "-c", program], masks) == answer
+    with ExitStack() as stack:
+        started(stack, workspace.prepare(masks), "echo up; sleep 60")
+        assert workspace.run([sys.executable, "-c", program], masks) == answer
 
 
 @pytest.mark.needs("bwrap")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kit.backends.local import base, etc, joiner, probe, scratch
+from sandbox_kit.backends.local import base, confine, etc, joiner, locks, namespace, probe, scratch
 from sandbox_kit.errors import UnsupportedError
 
 from .confinement import SECRET, Denials, Workspace, started
@@ -104,6 +104,32 @@ class TestOwnDirectory:
                 scratch.own_directory()
 
 
+class TestLocks:
+    def test_old_ones_that_nobody_holds_are_removed(self, tmp_path: Path) -> None:
+        for name in ("held.lock", "free.lock", "new.lock", "other"):
+            (tmp_path / name).touch()
+        for name in ("held.lock", "free.lock", "other"):
+            os.utime(tmp_path / name, (0, 0))
+        with open(tmp_path / "held.lock", "r+b") as file:
+            assert locks.take_lock(file.fileno(), shared=True)
+            locks.remove_old_locks(str(tmp_path))
+        assert {path.name for path in tmp_path.iterdir()} == {"held.lock", "new.lock", "other"}
+
+    def test_a_shared_one_keeps_out_an_exclusive_one(self, tmp_path: Path) -> None:
+        name = tmp_path / "lock"
+        with open(name, "w+b") as first, open(name, "r+b") as second, open(name, "r+b") as third:
+            assert locks.take_lock(first.fileno(), shared=True)
+            assert locks.take_lock(second.fileno(), shared=True)
+            assert not locks.take_lock(third.fileno(), shared=False)
+
+    def test_closing_another_descriptor_of_the_file_keeps_it(self, tmp_path: Path) -> None:
+        name = tmp_path / "lock"
+        with open(name, "w+b") as first, open(name, "r+b") as second:
+            assert locks.take_lock(first.fileno(), shared=False)
+            name.open("rb").close()
+            assert not locks.take_lock(second.fileno(), shared=False)
+
+
 class TestEtc:
     def test_holds_only_what_every_user_may_read(self, tmp_path: Path) -> None:
         source = tmp_path / "source"
@@ -166,6 +192,44 @@ class TestOwnCode:
         package = Path(base.__file__).parents[2]
         assert str(package) in base.own_code(str(package.parent))
         assert base.own_code(str(package)) == []
+        for work_dir in (package, package / "backends"):
+            with pytest.raises(UnsupportedError, match="this library lies in the workspace"):
+                confine.check_launcher(str(work_dir))
+
+    def test_a_prefix_that_is_the_workspace_is_read_only_in_what_python_needs(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("bin/python", "lib/python3/site.py", "pyvenv.cfg"):
+            workspace.put(name, "code")
+        monkeypatch.setattr(sys, "prefix", workspace.root)
+        for masks in (None, MASKS):
+            for name in ("bin/python", "lib/python3/site.py", "pyvenv.cfg"):
+                line = f"echo evil > {name} || rm {name} || mv {name} x"
+                assert not workspace.run(line, masks).endswith("rc=0")
+                assert Path(workspace.root, name).read_text() == "code"
+            assert workspace.run("mv lib l", masks) != "rc=0"
+            assert workspace.run("echo x > own.txt", masks) == "rc=0"
+
+    def test_the_interpreter_itself_is_among_it(self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+        program = workspace.put("tools/python3", "code")
+        monkeypatch.setattr(base, "helper_interpreter", lambda: str(program))
+        line = "echo evil > tools/python3 || mv tools/python3 p || mv tools t"
+        assert not workspace.run(line).endswith("rc=0")
+        assert program.read_text() == "code"
+
+    def test_a_prefix_that_is_a_project_shows_nothing_else_of_it(
+        self, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        project = Path(workspace.root).parent / "project"
+        for name in (".env", "certs/key.pem", "lib/a.txt", "pyvenv.cfg"):
+            workspace.put(f"../project/{name}", f"in {name}\n")
+        (project / "lib64").symlink_to("lib")
+        monkeypatch.setattr(sys, "prefix", str(project))
+        printed = workspace.run(f"cd {project}; ls -A; cat .env certs/*; cat lib/a.txt lib64/a.txt pyvenv.cfg")
+        assert printed.splitlines()[:3] == ["lib", "lib64", "pyvenv.cfg"]
+        assert printed.endswith("in lib/a.txt\nin lib/a.txt\nin pyvenv.cfg\nrc=0")
+        assert "in .env" not in printed
+        assert "in certs" not in printed
 
     def test_the_library_s_own_files_are_hidden(self, workspace: Workspace) -> None:
         inside = Workspace(workspace.root, f"{workspace.root}/deep/scratch")
@@ -259,7 +323,7 @@ class TestAnOrdinaryUser:
             copy.flush()
             os.chmod(copy.name, 0o644)
             monkeypatch.setattr(joiner, "__file__", copy.name)
-            monkeypatch.setattr(sys, "executable", python)
+            monkeypatch.setattr(namespace, "helper_interpreter", lambda: python)
             as_nobody(check_entering)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
 
+from sandbox_kit.backends.local import occupancy
+from sandbox_kit.backends.local.scratch import own_directory
 from sandbox_kit.errors import SandboxTimeoutError
 
 from .confinement import SECRET, Denials, Workspace, finish, start, started
@@ -136,6 +139,80 @@ class TestBesideOneThatLives:
     def test_a_forked_child_waits(self, filled: Workspace) -> None:
         assert in_forked_child(lambda: filled.run("true", MASKS, timeout=0.05)) == "SandboxTimeoutError"
 
+    def test_a_secret_that_the_host_makes_later_is_waited_for(self, filled: Workspace) -> None:
+        filled.put("late/.env")
+        with pytest.raises(SandboxTimeoutError, match="is not kept"):
+            filled.run("cat late/.env", MASKS, timeout=0.05)
+        Path(filled.root, "late/.env").unlink()
+        assert filled.run("echo ok", MASKS, timeout=10) == "ok\nrc=0"
+
+    def test_a_secret_that_the_host_writes_anew_is_waited_for(self, filled: Workspace) -> None:
+        os.replace(filled.put("new"), Path(filled.root, ".env"))
+        with pytest.raises(SandboxTimeoutError, match="is not kept"):
+            filled.run("cat .env", MASKS, timeout=0.05)
+
+    def test_a_secret_made_where_one_was_removed_is_waited_for(self, filled: Workspace) -> None:
+        for _ in range(4):
+            Path(filled.root, "sub/.env").unlink()
+            filled.put("sub/.env")
+        with pytest.raises(SandboxTimeoutError, match="is not kept"):
+            filled.run("cat sub/.env", MASKS, timeout=0.05)
+
+    def test_a_secret_that_the_host_moves_stays_hidden(self, filled: Workspace) -> None:
+        os.rename(f"{filled.root}/private", f"{filled.root}/sub/private")
+        os.rename(f"{filled.root}/sub", f"{filled.root}/moved")
+        printed = filled.run("cat moved/.env moved/private/key.txt; grep -r . .", MASKS, timeout=10)
+        assert SECRET not in printed
+        assert "Permission denied" in printed
+
+    def test_what_no_rule_names_may_come_and_go(self, filled: Workspace) -> None:
+        filled.put("sub/other/plain.txt", "plain")
+        assert filled.run("cat sub/other/plain.txt", MASKS, timeout=10) == "plainrc=0"
+
+
+def test_a_late_secret_beneath_what_is_exposed_is_waited_for(
+    filled: Workspace, stack: ExitStack, tmp_path: Path
+) -> None:
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    started(stack, filled.prepare(MASKS, expose=[shown]), LIVE)
+    assert filled.run("echo ok", MASKS, expose=[shown], timeout=10) == "ok\nrc=0"
+    (shown / ".env").write_text(SECRET)
+    with pytest.raises(SandboxTimeoutError, match="is not kept"):
+        filled.run(f"cat {shown}/.env", MASKS, expose=[shown], timeout=0.05)
+
+
+def test_what_may_be_written_no_more_is_waited_for(filled: Workspace, stack: ExitStack) -> None:
+    filled.put("keep/open/a.txt")
+    masks = Denials(protect=(".*/keep",), allow=(".*/keep/open",))
+    started(stack, filled.prepare(masks), LIVE)
+    assert filled.run("echo x > keep/open/new", masks, timeout=10) == "rc=0"
+    os.rename(f"{filled.root}/keep/open", f"{filled.root}/keep/shut")
+    with pytest.raises(SandboxTimeoutError, match="is not kept"):
+        filled.run("echo x > keep/shut/new", masks, timeout=0.05)
+
+
+def test_a_late_secret_is_masked_once_the_first_is_done(filled: Workspace, stack: ExitStack) -> None:
+    prepared = filled.prepare(MASKS)
+    process = start(prepared, "sleep 0.3")
+    filled.put("late/.env")
+
+    def end() -> None:
+        finish(process)
+        prepared.close()
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    assert SECRET not in filled.run("cat late/.env; true", MASKS, timeout=30)
+    thread.join()
+
+
+def test_the_workspace_stays_taken_when_its_lock_file_is_opened_and_closed(filled: Workspace, stack: ExitStack) -> None:
+    started(stack, filled.prepare(MASKS), LIVE)
+    for entry in Path(own_directory()).glob("*.lock"):
+        entry.open("rb").close()
+    assert "SandboxTimeoutError" in in_another_process(filled)
+
 
 def in_another_process(workspace: Workspace) -> str:
     code = (
@@ -219,6 +296,17 @@ def test_a_command_that_was_never_started_holds_nobody(filled: Workspace) -> Non
         filled.prepare(MASKS, timeout=0.05)
     prepared.close()
     assert filled.run("true", MASKS) == "rc=0"
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["at once", "within another call"])
+def test_one_that_is_dropped_frees_the_workspace(busy: bool, filled: Workspace) -> None:
+    before = os.listdir("/proc/self/fd")
+    prepared = filled.prepare(MASKS)
+    with occupancy._mutex if busy else nullcontext():
+        del prepared
+        gc.collect()
+    assert filled.run("true", MASKS, timeout=1) == "rc=0"
+    assert os.listdir("/proc/self/fd") == before
 
 
 def test_overlaps_leave_no_descriptor_open(filled: Workspace) -> None:

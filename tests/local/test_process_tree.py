@@ -366,7 +366,7 @@ class TestSupervisors:
 
     def test_a_start_that_fails_is_a_typed_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         supervised._pool.close()
-        monkeypatch.setattr(sys, "executable", "/nowhere/python3")
+        monkeypatch.setattr(supervised, "helper_interpreter", lambda: "/nowhere/python3")
         with pytest.raises(SandboxUnavailableError):
             sh("true")
 

@@ -205,11 +205,44 @@ class TestRootsThatNothingCanBeConfinedTo:
     ) -> None:
         with LocalSandbox(root) as sandbox:
             sandbox.execute("mkdir bin; printf '#!/bin/sh' > bin/bwrap; chmod +x bin/bwrap", check=True)
-            monkeypatch.setenv("PATH", f"{root}/bin", prepend=os.pathsep)
+            monkeypatch.setenv("PATH", f"{root}/bin")
             with pytest.raises(UnsupportedError, match="lies in the workspace"):
                 sandbox.execute("true")
         with pytest.raises(UnsupportedError, match="lies in the workspace"):
             sandbox.start()
+
+    @confined
+    def test_are_refused_at_the_start_if_they_hold_the_library_s_own_directory(self) -> None:
+        with pytest.raises(UnsupportedError, match="use a directory beneath /tmp"):
+            LocalSandbox("/tmp").start()
+
+
+class TestSize:
+    """What the kernel cannot start a program with is an error of the caller's, never a result."""
+
+    @pytest.mark.parametrize(
+        ("command", "env"),
+        [
+            ("true", {"A": "x" * 200_000}),
+            (["true", "x" * 200_000], {}),
+            ("true #" + "x" * 200_000, {}),
+            (["true", *["x" * 100_000] * 100], {}),
+        ],
+        ids=["variable", "word", "line", "all together"],
+    )
+    @pytest.mark.parametrize("kind", [LocalSandbox, RelayedSandbox])
+    def test_of_what_is_too_long(
+        self, root: Path, kind: type[LocalSandbox], command: str | list[str], env: dict[str, str]
+    ) -> None:
+        with kind(root) as sandbox:
+            for call in (sandbox.execute, sandbox.spawn):
+                with pytest.raises(InvalidArgumentError, match="can be passed"):
+                    call(command, env=env)
+
+    def test_of_what_just_fits(self, root: Path) -> None:
+        words = [*["x" * 131_071] * 12]
+        with LocalSandbox(root) as sandbox:
+            assert sandbox.execute(["/bin/sh", "-c", "echo $#", "sh", *words], check=True).stdout == "12\n"
 
 
 class TestPath:
@@ -258,6 +291,19 @@ class TestLauncher:
         ):
             sandbox.execute("true")
         assert capfd.readouterr().err == "launcher: no room\n"
+
+    def test_that_fails_is_told_of_by_a_process(self, root: Path, launcher: Path) -> None:
+        launcher.write_text("#!/bin/sh\necho 'launcher: no room' >&2\nexit 1\n")
+        with LocalSandbox(root) as sandbox, sandbox.spawn("true") as process:
+            for ask in (process.wait, process.poll, process.wait):
+                with pytest.raises(SandboxUnavailableError, match="could not be confined: launcher: no room"):
+                    ask()
+            assert list(process.stderr) == ["launcher: no room\n"]
+
+    def test_is_no_matter_where_a_process_is_killed(self, root: Path) -> None:
+        with LocalSandbox(root) as sandbox, sandbox.spawn("sleep 60") as process:
+            process.kill()
+            assert process.wait(30) == 137
 
     def test_starts_outside_of_the_workspace(self, root: Path, launcher: Path) -> None:
         launcher.write_text("#!/bin/sh\npwd -P\n")

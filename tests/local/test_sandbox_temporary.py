@@ -163,3 +163,22 @@ class TestTemporaryRoot:
         with pytest.raises(UnsupportedError):
             LocalSandbox(limits=Limits(mem_limit="1g")).start()
         assert list(temporary.iterdir()) == []
+
+
+class TestLeftovers:
+    """Temporary roots of processes that were killed."""
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="which processes live is told by /proc")
+    def test_are_removed_by_the_next_process(self, temporary: Path) -> None:
+        (temporary / "sandbox-kit-other").mkdir()
+        code = (
+            "import os, signal; from sandbox_kit import LocalSandbox\n"
+            "box = LocalSandbox().start(); box.write('d/f', 'x'); os.chmod(box.work_dir + '/d', 0)\n"
+            "os.kill(os.getpid(), signal.SIGKILL)"
+        )
+        with pytest.raises(subprocess.CalledProcessError):
+            run_python(code, directory=temporary)
+        assert len(list(temporary.iterdir())) == 2
+        with LocalSandbox() as living:
+            run_python("from sandbox_kit import LocalSandbox\nwith LocalSandbox(): pass", directory=temporary)
+            assert {path.name for path in temporary.iterdir()} == {"sandbox-kit-other", Path(living.work_dir).name}

@@ -19,6 +19,7 @@ from sandbox_kit.paths import within
 __all__ = [
     "Tree",
     "essential_files",
+    "is_own_package",
     "make_room",
     "own_code",
     "system_arguments",
@@ -32,6 +33,7 @@ _PARTS = ("bin", "Scripts", "lib", "lib64", "include", "share", "pyvenv.cfg")
 """What an interpreter needs of its prefix, which may be a project's own directory."""
 
 _MAX_LINKS = 40
+_PACKAGE = str(Path(__file__).parents[2])
 
 
 @frozen
@@ -84,13 +86,22 @@ def visible_trees(expose: Iterable[str | os.PathLike[str]], work_dir: str) -> li
 
 def _prefixes(work_dir: str) -> dict[str, str]:
     prefixes = {os.path.normpath(name) for name in _prefix_names()}
-    names = [os.path.join(prefix, part) for prefix in prefixes for part in _PARTS]
+    names = [name for prefix in prefixes for name in _needed_of(prefix)]
     found = {name: os.path.realpath(name) for name in names if os.path.exists(name)}
     return {
         name: source
         for name, source in found.items()
         if not within(source, work_dir) and not any(within(place, source) for place in _MADE)
     }
+
+
+def _needed_of(prefix: str) -> list[str]:
+    """What to show of *prefix*: each part, or the whole at once where it holds nothing else."""
+    try:
+        whole = {".gitignore", *_PARTS}.issuperset(os.listdir(prefix))
+    except OSError:
+        return []
+    return [prefix] if whole else [os.path.join(prefix, part) for part in _PARTS]
 
 
 def _prefix_names() -> tuple[str, ...]:
@@ -105,13 +116,16 @@ def own_code(work_dir: str) -> list[str]:
     Returns:
         Real names, none beneath another.
     """
-    names = {
-        os.path.realpath(name) for name in (*_prefix_names(), str(Path(__file__).parents[2]), helper_interpreter())
-    }
+    names = {os.path.realpath(name) for name in (*_prefix_names(), _PACKAGE, helper_interpreter())}
     if work_dir in names:
         names |= {os.path.realpath(os.path.join(work_dir, part)) for part in _PARTS}
     inside = {name for name in names if name != work_dir and within(name, work_dir) and os.path.exists(name)}
     return sorted(name for name in inside if not any(str(parent) in inside for parent in Path(name).parents))
+
+
+def is_own_package(work_dir: str) -> bool:
+    """Whether *work_dir* is within this package, no part of which could be kept from commands there."""
+    return within(work_dir, os.path.realpath(_PACKAGE))
 
 
 def _checked(path: str | os.PathLike[str]) -> str:

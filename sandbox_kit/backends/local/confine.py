@@ -16,6 +16,7 @@ pin is a mount point: moving something out of it copies.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -37,7 +38,7 @@ from sandbox_kit.paths import within
 from sandbox_kit.primitives import Masks
 from sandbox_kit.types import Limits
 
-__all__ = ["MAX_WAIT", "Prepared", "check_launcher", "check_limits", "obstacle", "prepare"]
+__all__ = ["MAX_WAIT", "Prepared", "check_launcher", "check_limits", "check_scratch", "obstacle", "prepare"]
 
 MAX_WAIT = 60.0
 """How long, in seconds, a command without a time limit waits for others in its workspace."""
@@ -84,16 +85,34 @@ class Prepared:
             last = complaint.strip().splitlines()[-1:] or ["its launcher said nothing"]
             raise SandboxUnavailableError(f"the command could not be confined: {last[0]}")
 
-    def own(self, fd: int) -> int:
-        """Pass *fd* on, and close it with the confinement; return it."""
-        self._own.append(fd)
+    def own(self, opener: Callable[..., int], *arguments: object) -> int:
+        """Pass on what *opener* opens, and close it with the confinement; return the descriptor.
+
+        It is one call into C: no Ctrl-C comes between the opening and the list that owns it.
+        """
+        self._own.extend(itertools.starmap(opener, (arguments,)))
+        return self._own[-1]
+
+    def own_memory(self, data: bytes) -> int:
+        """Pass on a descriptor to read *data* from."""
+        fd = self.own(os.memfd_create, "sandbox_kit", os.MFD_CLOEXEC)
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
     def close(self) -> None:
         """Close every descriptor and leave the workspace to others; closing twice is fine."""
+        self._close_own()
+        self._place.close()
+
+    def __del__(self) -> None:
+        self._close_own()
+        self._place.drop()
+
+    def _close_own(self) -> None:
         while self._own:
             os.close(self._own.pop())
-        self._place.close()
 
     def __enter__(self) -> Self:
         return self
@@ -168,10 +187,8 @@ def _enter(
     prepared: Prepared, place: Place, namespaces: Namespaces, env: Mapping[str, str], cwd: str, *, network: bool
 ) -> None:
     """Have the command run in a copy of *namespaces*."""
-    variables, calls = (
-        prepared.own(_lines(_assignments(env))),
-        prepared.own(_memory(call_filter(network=network) or b"")),
-    )
+    variables = prepared.own_memory(_lines(_assignments(env)))
+    calls = prepared.own_memory(call_filter(network=network) or b"")
     prepared.argv = namespaces.argv(variables, calls, place.status.write, cwd)
     prepared.env = _LAUNCHER | {name: os.environ[name] for name in {"LD_LIBRARY_PATH"} & os.environ.keys()}
 
@@ -192,7 +209,7 @@ def _lay_out(
     layout = Layout(wanted.work_dir, wanted.scratch, prepared.own)
     layout.isolate(network=network, env=env, status=place.status.write)
     if (program := call_filter(network=network)) is not None:
-        layout.refuse_calls(_memory(program))
+        layout.refuse_calls(prepared.own_memory(program))
     layout.show_system(wanted.etc, tmp_size=limits.tmpfs_size if limits is not None else None)
     layout.show_trees(shown.trees)
     layout.hide(shown.hidden)
@@ -201,7 +218,7 @@ def _lay_out(
     layout.show_workspace(wanted.root_fd, mounts, cwd)
     if wanted.rules.masks:
         place.is_held(wanted.cover(mounts, shown))
-    prepared.argv = [probe.program(), "--args", str(prepared.own(_lines(layout.options))), "--"]
+    prepared.argv = [probe.program(), "--args", str(prepared.own_memory(_lines(layout.options))), "--"]
 
 
 def obstacle(work_dir: str) -> str | None:
@@ -218,12 +235,26 @@ def check_launcher(work_dir: str) -> None:
     """Check that commands cannot replace what confines them. What they may bring about is no reason to run plain.
 
     Raises:
-        UnsupportedError: bubblewrap lies in *work_dir*, or is gone.
+        UnsupportedError: bubblewrap lies in *work_dir*, or is gone, or *work_dir* is this package.
     """
     probe.program()
-    if probe.lies_in(work_dir):
+    for what, there in (("bubblewrap", probe.lies_in(work_dir)), ("this library", base.is_own_package(work_dir))):
+        if there:
+            raise UnsupportedError(
+                f"{what} lies in the workspace, where commands could replace it: {printable(work_dir)}"
+            )
+
+
+def check_scratch(work_dir: str) -> None:
+    """Check that no file operation of *work_dir* reaches the library's own directory.
+
+    Raises:
+        UnsupportedError: it lies in *work_dir*, as in ``/tmp``, or belongs to somebody else.
+    """
+    if within(own_directory(), work_dir):
         raise UnsupportedError(
-            f"bubblewrap lies in the workspace, where commands could replace it: {printable(work_dir)}"
+            f"the workspace holds {own_directory()}, which confinement rests on: use a directory beneath "
+            f"{printable(work_dir)}"
         )
 
 
@@ -250,8 +281,8 @@ def _assignments(env: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in env.items()]
 
 
-def _lines(items: Iterable[str]) -> int:
-    """A descriptor to read *items* from, each ended by a NUL.
+def _lines(items: Iterable[str]) -> bytes:
+    """*items*, each ended by a NUL.
 
     Raises:
         InvalidArgumentError: one holds a NUL itself.
@@ -259,13 +290,4 @@ def _lines(items: Iterable[str]) -> int:
     data = [os.fsencode(item) for item in items]
     if any(b"\0" in item for item in data):
         raise InvalidArgumentError("a name that a command is started with holds a NUL")
-    return _memory(b"".join(item + b"\0" for item in data))
-
-
-def _memory(data: bytes) -> int:
-    """A descriptor to read *data* from."""
-    fd = os.memfd_create("sandbox_kit", os.MFD_CLOEXEC)
-    with open(os.dup(fd), "wb") as file:
-        file.write(data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    return b"".join(item + b"\0" for item in data)

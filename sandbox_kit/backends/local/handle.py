@@ -16,7 +16,6 @@ from sandbox_kit.backends.local.tree import END_WITHIN
 from sandbox_kit.contract import Process
 from sandbox_kit.errors import SandboxTimeoutError, SandboxUnavailableError
 
-
 _COMPLAINT = 1000
 """How many bytes of the end of standard error are kept for the judgement of a command's end."""
 
@@ -70,7 +69,8 @@ class Service:
         try:
             while self.job.exit_code is None:
                 self.job.step(None)
-            self._check_started(self.job.exit_code, self._complaint.decode(errors="replace"))
+            if not self.job.killed:
+                self._check_started(self.job.exit_code, self._complaint.decode(errors="replace"))
         except Exception as error:
             self._error = error
         finally:

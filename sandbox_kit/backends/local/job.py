@@ -62,6 +62,7 @@ class Job:
         pid: the process id of the command; None until it has started.
         stdin: the write end of its standard input, where one was asked for.
         server: the thread that steps it; None while none does.
+        killed: whether its end was asked for.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -69,6 +70,7 @@ class Job:
         self.pid: int | None = None
         self.stdin: io.FileIO | None = None
         self.server: int | None = None
+        self.killed = False
         self._sink = sink
         self._watch = Watch()
         self._tree: Tree | None = None
@@ -144,6 +146,7 @@ class Job:
         """Have the tree killed, if it still runs; from any thread."""
         with self._running:
             if self._tree is not None:
+                self.killed = True
                 self._tree.kill()
 
     def processes(self) -> set[int]:

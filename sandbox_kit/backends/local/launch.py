@@ -13,6 +13,7 @@ from sandbox_kit.backends.local import confine
 from sandbox_kit.backends.local.environment import command_environment
 from sandbox_kit.backends.local.pin import Root
 from sandbox_kit.backends.local.running import Running
+from sandbox_kit.backends.local.scratch import tidy
 from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import InvalidArgumentError, UnsupportedError
 from sandbox_kit.primitives import Command, Masks
@@ -92,8 +93,11 @@ class Terms:
     network: bool | None
     limits: Limits
 
-    def check(self, work_dir: str) -> None:
+    def check(self, work_dir: str, *, ours: bool = False) -> None:
         """Check that they can be held over *work_dir* on this machine.
+
+        Args:
+            ours: the workspace is yet to be made, in *work_dir*.
 
         Raises:
             UnsupportedError: one cannot; names the option. Or what confines commands lies in *work_dir*.
@@ -101,6 +105,9 @@ class Terms:
         reason = confine.obstacle(work_dir)
         if reason is None:
             confine.check_launcher(work_dir)
+            if not ours:
+                confine.check_scratch(work_dir)
+            tidy()
         if self.network is False and reason is not None:
             raise UnsupportedError(f"network=False cannot be held: {reason}")
         confine.check_limits(self.limits, reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from sandbox_kit.backends.local import base, probe
 from sandbox_kit.backends.local.base import Tree
@@ -19,13 +20,13 @@ class Layout:
     Args:
         work_dir: the real name of the workspace.
         scratch: a directory of the library's own, outside the workspace.
-        own: takes a descriptor that bubblewrap needs; returns it.
+        own: has a descriptor that bubblewrap needs opened, by a function and its arguments; returns it.
 
     Attributes:
         options: what bubblewrap gets.
     """
 
-    def __init__(self, work_dir: str, scratch: str, own: Callable[[int], int]) -> None:
+    def __init__(self, work_dir: str, scratch: str, own: Callable[..., int]) -> None:
         self._work_dir = work_dir
         self.options: list[str] = []
         self._own = own
@@ -45,8 +46,8 @@ class Layout:
             self.options += ("--setenv", name, value)
 
     def refuse_calls(self, program: int) -> None:
-        """Refuse system calls by the filter in the descriptor *program*; takes it over."""
-        self.options += ("--seccomp", str(self._own(program)))
+        """Refuse system calls by the filter in the descriptor *program*."""
+        self.options += ("--seccomp", str(program))
 
     def show_system(self, etc: str, *, tmp_size: int | None) -> None:
         """The base system, and what is made: /proc, /dev, /tmp, /etc.
@@ -64,7 +65,7 @@ class Layout:
     def show_trees(self, trees: Iterable[Tree]) -> None:
         """Parts of the host, read-only, by descriptor; parents before children."""
         for tree in sorted(trees, key=lambda tree: tree.name):
-            source = self._own(os.open(tree.source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC))
+            source = self._own(os.open, tree.source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
             self.options += ("--ro-bind-fd", str(source), tree.name)
 
     def hide(self, names: Iterable[tuple[str, bool]]) -> None:
@@ -86,8 +87,8 @@ class Layout:
         """The workspace, writable, and what is mounted in it; takes over the descriptors of *mounts*."""
         for mount in mounts:
             if mount.fd is not None:
-                self._own(mount.fd)
-        root = self._own(os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root_fd))
+                self._own(int, mount.fd)
+        root = self._own(partial(os.open, dir_fd=root_fd), ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.options += ("--bind-fd", str(root), self._work_dir)
         for mount in mounts:
             if mount.fd is not None:

@@ -182,7 +182,9 @@ class Walker:
             self.found.mounts.append(Mount("hide-dir", name))
             return True
         if depth >= MAX_DEPTH:
-            raise UnsupportedError(f"{printable(name)}: directories nest too deep to be masked ({MAX_DEPTH})")
+            raise UnsupportedError(
+                f"{printable(name)}: directories nest too deep to be masked ({MAX_DEPTH}): move or remove it"
+            )
         try:
             directory = os.open(entry, DIRECTORY, dir_fd=parent)
         except FileNotFoundError:

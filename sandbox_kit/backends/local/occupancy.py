@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from attrs import define, field
@@ -64,6 +65,7 @@ class _Occupancy:
 
 
 _occupied: dict[Key, _Occupancy] = {}
+_dropped: deque[Place] = deque()
 _mutex = threading.Lock()
 
 
@@ -73,6 +75,7 @@ def _forget_in_child() -> None:
     for occupancy in _occupied.values():
         occupancy.close()
     _occupied.clear()
+    _dropped.clear()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
@@ -114,18 +117,37 @@ class Place:
     def leave(self) -> None:
         """Leave; the last one unlocks. Leaving twice is fine."""
         with _mutex:
-            occupancy = _occupied.get(self.key)
-            if occupancy is None or self not in occupancy.places:
-                return
-            occupancy.places.discard(self)
-            if not occupancy.places:
-                del _occupied[self.key]
-                occupancy.close()
+            _remove(self)
+
+    def drop(self) -> None:
+        """Close from within the garbage collector, which may call in any thread, also one that holds the mutex."""
+        self.status.close()
+        _dropped.append(self)
+        if _mutex.acquire(blocking=False):
+            try:
+                _remove_dropped()
+            finally:
+                _mutex.release()
 
     def close(self) -> None:
         """Leave, when the command's tree is dead. Closing twice is fine."""
         self.status.close()
         self.leave()
+
+
+def _remove(place: Place) -> None:
+    occupancy = _occupied.get(place.key)
+    if occupancy is None or place not in occupancy.places:
+        return
+    occupancy.places.discard(place)
+    if not occupancy.places:
+        del _occupied[place.key]
+        occupancy.close()
+
+
+def _remove_dropped() -> None:
+    while _dropped:
+        _remove(_dropped.popleft())
 
 
 def occupy(
@@ -178,6 +200,7 @@ def _fits(place: Place, is_held: Callable[[Cover], bool]) -> bool:
 
 def _attempt(key: Key, terms: object, status: Status) -> Place | None:
     with _mutex:
+        _remove_dropped()
         occupancy = _occupied.get(key)
         if occupancy is None:
             lock = _lock(key, shared=terms is None)

@@ -155,7 +155,7 @@ class LocalSandbox(LocalBackend, Sandbox):
         if self._opened is not None:
             return
         load_all()
-        self._terms.check(self._place())
+        self._terms.check(self._place(), ours=self._temporary)
         if not self._given:
             self._given = temporary.make()
             self._discard = weakref.finalize(self, temporary.remove, self._given, os.getpid())

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from functools import cache
 
+from sandbox_kit.backends.local.locks import remove_old_locks
 from sandbox_kit.errors import UnsupportedError
 
-__all__ = ["own_directory"]
+__all__ = ["own_directory", "tidy"]
 
 _NAME = "/tmp/sandbox_kit-{uid}"
 
@@ -26,3 +28,9 @@ def own_directory() -> str:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise UnsupportedError(f"{directory} is not a directory of this user alone: commands cannot be confined")
     return directory
+
+
+@cache
+def tidy() -> None:
+    """Remove what nobody uses any more from the directory; once in a process."""
+    remove_old_locks(own_directory())
