@@ -15,7 +15,7 @@ import shutil
 import stat
 import tarfile
 import tempfile
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -33,6 +33,7 @@ from sandbox_kit.errors import (
     PathNotDirectoryError,
     PathNotFoundError,
     PermissionDeniedError,
+    SandboxConflictError,
     SandboxError,
     UnsupportedError,
     printable,
@@ -40,7 +41,7 @@ from sandbox_kit.errors import (
 from sandbox_kit.paths import join, normalise, parts, relative
 from sandbox_kit.primitives import Operations, allow
 from sandbox_kit.streams import CHUNK
-from sandbox_kit.types import FileInfo, Skipped
+from sandbox_kit.types import FileInfo, Identity, Skipped
 
 if TYPE_CHECKING:
     from sandbox_kit.contract import Backend
@@ -105,10 +106,10 @@ def _host_errors() -> Iterator[None]:
         raise _HOST_ERRORS.get(type(error), PathError)(str(error.filename or ""), error.strerror) from error
 
 
-def _upload_file(backend: Backend, source: Path, path: str, mode: int) -> None:
+def _upload_file(backend: Backend, source: Path, path: str, mode: int, expect: Identity | None = None) -> None:
     with (
         source.open("rb") as stream,
-        backend._open_write(path, operations=_WRITE, authorize=allow, mode=mode & 0o777) as out,
+        backend._open_write(path, operations=_WRITE, authorize=allow, expect=expect, mode=mode & 0o777) as out,
     ):
         shutil.copyfileobj(stream, out, CHUNK)
 
@@ -121,13 +122,13 @@ def _upload_tree(backend: Backend, source: Path, path: str) -> None:
         raise PathExistsError(path)
     if not backend.capabilities.symlinks and any(member.target is not None for member in members):
         raise UnsupportedError(f"{printable(str(source))}: holds symbolic links, and {backend.id} has none")
-    backend._mkdir(path, operations=_WRITE, authorize=allow)
+    made: list[str] = []
     try:
-        for member in members:
-            _upload_member(backend, source, path, member)
+        for name, member in zip(names, [_Member("", True, 0), *members], strict=True):
+            _upload_member(backend, source, name, member)
+            made.append(name)
     except BaseException:
-        with suppress(Exception):
-            backend._remove(path, operations=_WRITE, authorize=allow, recursive=True)
+        _remove_each(backend, reversed(made))
         raise
 
 
@@ -140,13 +141,28 @@ def _occupied(backend: Backend, path: str, names: list[str]) -> bool:
 
 
 def _upload_member(backend: Backend, source: Path, path: str, member: _Member) -> None:
-    target = join(path, member.name)
+    """Make *path*, where nothing is.
+
+    Raises:
+        PathExistsError: something is there by now.
+    """
+    if member.target is not None:
+        backend._symlink(member.target, path, operations=_WRITE, authorize=allow)
+        return
+    (place,) = backend._resolve((path,), operations=_WRITE, authorize=allow)
+    if place.inode:
+        raise PathExistsError(path)
     if member.is_dir:
-        backend._mkdir(target, operations=_WRITE, authorize=allow)
-    elif member.target is not None:
-        backend._symlink(member.target, target, operations=_WRITE, authorize=allow)
+        backend._mkdir(path, operations=_WRITE, authorize=allow)
     else:
-        _upload_file(backend, source / member.name, target, member.mode)
+        _upload_file(backend, source / member.name, path, member.mode, place)
+
+
+def _remove_each(backend: Backend, names: Iterable[str]) -> None:
+    """Remove what was made, the innermost first; a directory that something else is in stays."""
+    for name in names:
+        with suppress(Exception):
+            backend._remove(name, operations=_WRITE, authorize=allow, recursive=False)
 
 
 def _host_members(top: Path) -> Iterator[_Member]:
@@ -272,7 +288,10 @@ def _member(backend: Backend, path: str, base: str, info: FileInfo) -> _Member:
     name = relative(normalise(info.path, backend.work_dir), base)
     target = None
     if info.is_symlink:
-        target = backend._readlink(join(path, name), operations=_READ, authorize=allow)
+        try:
+            target = backend._readlink(join(path, name), operations=_READ, authorize=allow)
+        except InvalidArgumentError as error:
+            raise SandboxConflictError(f"{printable(info.path)}: replaced while the tree was read") from error
     return _Member(name, info.is_dir, info.mode, info.size, info.mtime, target)
 
 

@@ -26,9 +26,11 @@ from sandbox_kit.errors import (
     NotRegularFileError,
     PathAccessError,
     PathError,
+    PathExistsError,
     PathNotDirectoryError,
     PathNotFoundError,
     PermissionDeniedError,
+    SandboxConflictError,
     UnsupportedError,
 )
 from sandbox_kit.paths import normalise
@@ -158,6 +160,28 @@ class TestUpload:
         with pytest.raises(PathError, match="the disk broke"):
             backend.upload(tmp_path, "up/tree")
         assert not backend.exists("up/tree")
+
+    @pytest.mark.parametrize("failing", ["a", "b"])
+    def test_what_another_made_meanwhile_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    ) -> None:
+        backend = StateBackend()
+        for name in ("a", "b", "c"):
+            (tmp_path / "t" / name).mkdir(parents=True)
+            (tmp_path / "t" / name / "f").write_text(name)
+        make = backend._mkdir
+
+        def make_late(path: str, **options: Any) -> None:
+            make(path, **options)
+            if path == f"up/{failing}":
+                backend.write(f"{path}/f", "another's")
+                backend.write("up/c/f", "another's")
+
+        monkeypatch.setattr(backend, "_mkdir", make_late)
+        with pytest.raises((PathExistsError, SandboxConflictError)):
+            backend.upload(tmp_path / "t", "up")
+        assert sorted(match.path for match in backend.grep("another")) == sorted({f"up/{failing}/f", "up/c/f"})
+        assert not backend.exists("up/a" if failing == "b" else "up/b")
 
     def test_beneath_a_file_there_is_no_room_for_a_tree(self, tmp_path: Path) -> None:
         (tmp_path / "f").write_text("x")

@@ -8,7 +8,7 @@ from argparse import Namespace
 from contextlib import ExitStack
 from typing import BinaryIO
 
-from sandbox_kit.backends.local.probe import can_confine
+from sandbox_kit.backends.local.confine import obstacle
 from sandbox_kit.backends.local.relay import RelayedSandbox
 from sandbox_kit.backends.local.sandbox import LocalSandbox
 from sandbox_kit.cli.asking import asker, can_ask, confirm
@@ -26,7 +26,7 @@ __all__ = ["command_of", "run"]
 def run(args: Namespace, screen: Screen) -> int:
     """Run a command and end as it does."""
     command, ruleset, env = command_of(args), load_rules(args.rules), _environment(args.env)
-    mode = _settled(args.commands)
+    mode = _settled(args.commands, os.path.realpath(args.root))
     sandbox = (LocalSandbox if args.json else RelayedSandbox)(
         args.root, expose=args.expose, network=True if args.network else None
     )
@@ -54,13 +54,13 @@ def command_of(args: Namespace) -> str | list[str]:
     return " ".join(words) if args.shell else words
 
 
-def _settled(mode: CommandMode) -> CommandMode:
+def _settled(mode: CommandMode, root: str) -> CommandMode:
     """Return *mode*, or "inspected" where nothing can confine and the person agrees to that.
 
     Raises:
         RefusedError: the person does not agree, or nobody is there.
     """
-    reason = None if mode == "inspected" else can_confine()
+    reason = None if mode == "inspected" else obstacle(root)
     if reason is None:
         return mode
     problem = f"commands cannot be confined here: {reason}"

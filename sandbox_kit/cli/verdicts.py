@@ -7,7 +7,7 @@ from argparse import Namespace
 from attrs import asdict, frozen
 
 from sandbox_kit.backends.local.backend import LocalBackend
-from sandbox_kit.backends.local.probe import can_confine
+from sandbox_kit.backends.local.confine import obstacle
 from sandbox_kit.cli.exits import ExitCode, UsageError
 from sandbox_kit.cli.running import command_of
 from sandbox_kit.cli.screen import COLOUR_OF, Screen
@@ -133,7 +133,7 @@ def _of_path(files: LocalBackend, checker: PermissionChecker, args: Namespace) -
 
 def _of_command(files: LocalBackend, checker: PermissionChecker, args: Namespace) -> tuple[str, list[Finding]]:
     line = split_command(command_of(args))
-    confined = args.commands != "inspected" and can_confine() is None
+    confined = args.commands != "inspected" and obstacle(files.work_dir) is None
     recorder = Recorder(checker, line, unconfined=args.commands == "auto" and not confined)
     recorder("execute", (line.line,))
     files._resolve((".",), operations=("ls",), authorize=recorder)

@@ -8,7 +8,9 @@ import os
 import pickle
 import resource
 import tarfile
+import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,9 @@ from sandbox_kit.errors import (
     PathError,
     PathEscapeError,
     PathNotFoundError,
+    PermissionDeniedError,
+    SandboxConflictError,
+    SandboxError,
     SandboxUnavailableError,
 )
 from sandbox_kit.guard import guarding
@@ -81,12 +86,119 @@ class TestConstruction:
         monkeypatch.chdir("/")
         assert made.work_dir == os.path.realpath(tmp_path / "root")
 
+    def test_a_parent_of_a_link_is_where_the_system_has_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "there/below").mkdir(parents=True)
+        (tmp_path / "there/f").write_text("there")
+        (tmp_path / "f").write_text("here")
+        (tmp_path / "link").symlink_to("there/below")
+        monkeypatch.chdir(tmp_path)
+        for root in ("link/..", f"{tmp_path}/link/../.", "link/../below/.."):
+            made = LocalBackend(root)
+            assert made.work_dir == os.path.realpath(tmp_path / "there")
+            assert made.read("f") == made.read(str(tmp_path / "there/f")) == "there"
+            with pytest.raises(PathEscapeError):
+                made.read(str(tmp_path / "f"))
+
     def test_a_copy_has_the_same_root_and_options(self, tmp_path: Path) -> None:
         made = LocalBackend(tmp_path, max_read_bytes=7, file_timeout=3)
         made.write("f", "x")
         for again in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
             assert again.read("f") == "x"
             assert (again.max_read_bytes, again.file_timeout) == (7, 3.0)
+
+
+class TestCase:
+    """Whether names that differ in case are two is told by what is in the root."""
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        (tmp_path / "Root").mkdir()
+        return tmp_path / "Root"
+
+    def fold(self, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+        """Let *directory*, and nothing else, be one that folds case."""
+        looked_up, folding = pin.lookup, directory.stat()
+
+        def lookup(at: int, name: str) -> os.stat_result | None:
+            if os.path.samestat(os.fstat(at), folding):
+                name = next((each for each in os.listdir(at) if each.lower() == name.lower()), name)
+            return looked_up(at, name)
+
+        monkeypatch.setattr(pin, "lookup", lookup)
+
+    def test_by_an_entry(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (root / "123").touch()
+        (root / "name").touch()
+        assert LocalBackend(root).capabilities.case_sensitive
+        self.fold(monkeypatch, root)
+        assert not LocalBackend(root).capabilities.case_sensitive
+
+    def test_two_names_of_one_file_are_two_names(self, root: Path) -> None:
+        (root / "name").touch()
+        os.link(root / "name", root / "NAME")
+        assert LocalBackend(root).capabilities.case_sensitive
+
+    def test_of_an_empty_root_by_its_own_name(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert LocalBackend(root).capabilities.case_sensitive
+        self.fold(monkeypatch, root.parent)
+        assert not LocalBackend(root).capabilities.case_sensitive
+
+
+class TestPrefixesOfRules:
+    """A rule's literal prefix is resolved to the names on disk."""
+
+    def resolve(self, made: LocalBackend, prefix: Path) -> str:
+        return made._resolve_prefix(unicodedata.normalize("NFC", str(prefix)))
+
+    def test_names_on_disk_need_not_be_in_nfc(self, tmp_path: Path) -> None:
+        root = tmp_path / "cafe\u0301"
+        (root / "re\u0301al").mkdir(parents=True)
+        (root / "data").symlink_to("re\u0301al")
+        made = LocalBackend(root)
+        for prefix in (root / "data", root / "re\u0301al", root / "re\u0301al/../data/."):
+            assert self.resolve(made, Path(os.path.normpath(prefix))) == str(root / "re\u0301al")
+        assert self.resolve(made, root / "data/none/e\u0301") == str(root / "re\u0301al/none/\u00e9")
+        (root / "re\u0301al/k").write_text("secret")
+        guarded = guarding(made, PermissionRuleset("allow", rules=[PermissionRule("./data/**", "deny")]))
+        with pytest.raises(PermissionDeniedError):
+            guarded.read("re\u0301al/k")
+
+    def test_an_ascii_character_may_be_another_on_disk(self, tmp_path: Path) -> None:
+        (tmp_path / "\u212a").mkdir()
+        assert self.resolve(LocalBackend(tmp_path), tmp_path / "K") == str(tmp_path / "\u212a")
+
+    def test_an_exact_name_goes_before_another_spelling(self, tmp_path: Path) -> None:
+        (tmp_path / "e\u0301").mkdir()
+        (tmp_path / "\u00e9").symlink_to("there")
+        assert self.resolve(LocalBackend(tmp_path), tmp_path / "\u00e9/x") == str(tmp_path / "there/x")
+
+    @pytest.mark.parametrize("target", ["loop", "./loop/x", "../gone"])
+    def test_what_leads_nowhere_has_a_name_all_the_same(self, tmp_path: Path, target: str) -> None:
+        (tmp_path / "loop").symlink_to(target)
+        assert self.resolve(LocalBackend(tmp_path), tmp_path / "loop/y").endswith("/y")
+
+    def test_one_that_leads_through_the_root_is_resolved_anew(self, tmp_path: Path) -> None:
+        (tmp_path / "root").mkdir()
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "root/data").symlink_to(tmp_path / "one")
+        (tmp_path / "outside").symlink_to("root/data")
+        made = LocalBackend(tmp_path / "root")
+        assert self.resolve(made, tmp_path / "outside/x") == str(tmp_path / "one/x")
+        (tmp_path / "root/data").unlink()
+        (tmp_path / "root/data").symlink_to(tmp_path / "two")
+        assert self.resolve(made, tmp_path / "outside/x") == str(tmp_path / "two/x")
+
+    def test_one_of_the_operator_s_is_resolved_once(self, tmp_path: Path) -> None:
+        (tmp_path / "root").mkdir()
+        (tmp_path / "link").symlink_to("one")
+        made = LocalBackend(tmp_path / "root")
+        made.ls()
+        assert self.resolve(made, tmp_path / "link/x") == str(tmp_path / "one/x")
+        (tmp_path / "link").unlink()
+        assert self.resolve(made, tmp_path / "link/x") == str(tmp_path / "one/x")
 
 
 class TestARootThatVanished:
@@ -304,12 +416,21 @@ class TestErrorsOfTheSystem:
         assert caught.value.path == "f"
         assert not isinstance(caught.value, PathEscapeError)
 
-    def test_of_a_link_that_went(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize(
+        ("number", "kind"), [(errno.ENOENT, PathNotFoundError), (errno.EINVAL, SandboxConflictError)]
+    )
+    def test_of_a_link_that_went(
+        self, tmp_path: Path, number: int, kind: type[SandboxError], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def gone(*arguments: object, **options: object) -> str:
-            raise FileNotFoundError(errno.ENOENT, "gone")
+            raise OSError(number, "gone")
 
         made = LocalBackend(tmp_path)
         (tmp_path / "link").symlink_to("/outside")
         monkeypatch.setattr(os, "readlink", gone)
-        with pytest.raises(PathNotFoundError):
+        with pytest.raises(kind):
             made._readlink("link", operations=("read",), authorize=allow)
+        assert [entry.path for entry in guarding(made, PermissionRuleset("allow")).ls()] == ["link"]
+        for call in (made.read, made.export, made.stat):
+            with suppress(SandboxError):
+                call("link")

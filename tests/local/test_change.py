@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,18 @@ def temporary(directory: Path) -> Path:
     return found
 
 
+def refuse_nameless(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the file system be one that has no files without a name."""
+    opened = os.open
+
+    def refuse(path: Any, flags: int, *arguments: Any, **named: Any) -> int:
+        if path == ".":
+            raise OSError(number, os.strerror(number))
+        return opened(path, flags, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", refuse)
+
+
 def planted(host_file: Path, directory: Path) -> Callable[[], None]:
     """What a command does that sees the temporary file: a link to a file of the host takes its place."""
 
@@ -78,8 +91,36 @@ def planted(host_file: Path, directory: Path) -> Callable[[], None]:
     return plant
 
 
+class TestWhatIsBeingWritten:
+    @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has files without a name")
+    @pytest.mark.parametrize("existing", [True, False], ids=["replacing", "new"])
+    def test_has_no_name_before_it_is_complete(self, backend: LocalBackend, root: Path, existing: bool) -> None:
+        if existing:
+            (root / "f").write_text("old")
+        seen: list[list[str]] = []
+        write(backend, "f", Source(lambda: seen.append([path.name for path in root.iterdir()])))
+        assert seen == [["f"] if existing else []]
+        assert [(path.name, path.read_text()) for path in root.iterdir()] == [("f", "new content")]
+
+    def test_takes_the_place_of_what_was_made_meanwhile(self, backend: LocalBackend, root: Path) -> None:
+        write(backend, "f", Source(lambda: (root / "f").write_text("other")))
+        assert [(path.name, path.read_text()) for path in root.iterdir()] == [("f", "new content")]
+
+    @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR])
+    def test_has_a_name_of_its_own_where_it_needs_one(
+        self, backend: LocalBackend, root: Path, number: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        refuse_nameless(monkeypatch, number)
+        write(backend, "f", Source(lambda: temporary(root)))
+        assert [(path.name, path.read_text()) for path in root.iterdir()] == [("f", "new content")]
+
+
 class TestATemporaryFileThatIsReplaced:
-    """The name of what is being written can be seen, and is anyone's who can write to the directory."""
+    """The name of what is being written, where it needs one, is anyone's who can write to the directory."""
+
+    @pytest.fixture(autouse=True)
+    def named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        refuse_nameless(monkeypatch, errno.EOPNOTSUPP)
 
     @pytest.mark.parametrize("existing", [True, False], ids=["replacing", "new"])
     def test_what_took_its_name_is_neither_changed_nor_installed(
@@ -152,6 +193,7 @@ class TestInPlace:
         assert (root / "f").read_text() == "new"
         assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
         assert [path.name for path in root.iterdir()] == ["f"]
+        monkeypatch.setattr(os, "link", refuse)
         with pytest.raises(PathError):
             backend.write("g", "new")
         assert [path.name for path in root.iterdir()] == ["f"]

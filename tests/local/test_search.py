@@ -49,8 +49,40 @@ def found(backend: LocalBackend, pattern: str, path: str = ".", **options: objec
 
 
 def test_the_chosen_program_is_the_one_on_path(backend: LocalBackend, request: pytest.FixtureRequest) -> None:
-    name = Path(search._program()[0]).name if search._program() else "neither"  # type: ignore[index]
+    program = search._program(backend.work_dir)
+    name = "neither" if program is None else program[1]
     assert name == request.node.callspec.params["backend"]
+
+
+@pytest.mark.parametrize("way", ["absolute", "relative", "empty", "link", "climbing"])
+def test_a_program_out_of_the_workspace_is_not_run(
+    tmp_path: Path, way: str, needs: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs("gnu-grep")
+    planted = tmp_path / "root/bin/grep"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(f'#!/bin/sh\ntouch {tmp_path}/ran\nexec {shutil.which("grep")} "$@"\n')
+    planted.chmod(0o755)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/grep").symlink_to(planted)
+    places = {
+        "absolute": str(planted.parent),
+        "relative": "bin",
+        "empty": "",
+        "link": str(tmp_path / "links"),
+        "climbing": f"{tmp_path}/links/../root/bin",
+    }
+    monkeypatch.chdir(planted.parent if way == "empty" else tmp_path / "root")
+    monkeypatch.setenv("PATH", os.pathsep.join([places[way], os.defpath]))
+    search._program.cache_clear()
+    backend = LocalBackend(tmp_path / "root")
+    backend.write("f", "needle\n")
+    assert found(backend, "needle", glob="f") == [("f", 1, "needle")]
+    monkeypatch.setenv("PATH", places[way])
+    search._program.cache_clear()
+    assert found(backend, "needle", glob="f") == [("f", 1, "needle")]
+    search._program.cache_clear()
+    assert not (tmp_path / "ran").exists()
 
 
 def test_lines_of_large_files_come_with_their_context(backend: LocalBackend) -> None:
@@ -122,7 +154,7 @@ def test_closing_ends_the_program_and_its_descriptors(backend: LocalBackend, mon
         with backend.grep("needle") as matches:
             next(matches)
     assert opened_beneath(backend.work_dir) == before == [backend.work_dir]
-    assert len(started) == (3 if search._program() else 0)
+    assert len(started) == (3 if search._program("/nowhere") else 0)
     for process in started:
         assert process.returncode is not None
         assert process.stdout is not None
@@ -169,7 +201,7 @@ def test_a_file_that_the_program_cannot_read_is_told(
     tmp_path: Path, kind: str, needs: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs(kind)
-    monkeypatch.setattr(search, "_program", lambda: (shutil.which(kind), kind))
+    monkeypatch.setattr(search, "_program", lambda root: (shutil.which(kind), kind))
     monkeypatch.setattr(search, "Scanner", None)
     (tmp_path / "root").mkdir()
     backend = LocalBackend(tmp_path / "root")
@@ -211,7 +243,7 @@ class TestAProgramThatFails:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
     ) -> None:
         backend = self.backend(tmp_path, monkeypatch, script)
-        assert search._program() is not None
+        assert search._program("/nowhere") is not None
         assert found(backend, "needle") == [("d/f", 2, "needle")]
         assert found(backend, "needle", "d", hidden=True) == [("d/.hidden", 1, "needle"), ("d/f", 2, "needle")]
         assert found(backend, "needle", glob="*.py") == []
@@ -246,7 +278,7 @@ class TestAProgramThatFails:
     ) -> None:
         backend = self.backend(tmp_path, monkeypatch, "exit 1")
         closed(backend)
-        assert search._program() is not None
+        assert search._program("/nowhere") is not None
         (tmp_path / "bin/grep").chmod(0)
         with ordinary_user():
             matches = backend.grep("needle")
@@ -273,7 +305,7 @@ class TestAProgramThatFails:
         backend = self.backend(tmp_path, monkeypatch, "")
         (tmp_path / "bin/grep").write_text(f"#!/bin/sh\n{script}\n")
         search._program.cache_clear()
-        assert search._program() is None
+        assert search._program("/nowhere") is None
         assert found(backend, "needle") == [("d/f", 2, "needle")]
 
 

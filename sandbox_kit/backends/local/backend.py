@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -9,6 +10,7 @@ import sys
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from os import PathLike
 from typing import Any, BinaryIO
 from uuid import uuid4
@@ -17,12 +19,12 @@ from sandbox_kit import walk
 from sandbox_kit.arguments import check_timeout
 from sandbox_kit.backends.local import change, scan, search
 from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Root, Spot
+from sandbox_kit.backends.local.prefixes import Prefixes
 from sandbox_kit.backends.local.system import Descriptor, host_name, rename_noreplace, told_of
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
     NotRegularFileError,
-    PathEscapeError,
     PathExistsError,
     PathIsDirectoryError,
     PathNotDirectoryError,
@@ -32,7 +34,7 @@ from sandbox_kit.errors import (
     SandboxUnavailableError,
     printable,
 )
-from sandbox_kit.paths import join, normalise, within
+from sandbox_kit.paths import join, left_behind, within
 from sandbox_kit.primitives import Authorize, Entry, Operations, Query, allow, settle
 from sandbox_kit.search.matches import Matches, SearchReport
 from sandbox_kit.types import Capabilities, FileInfo, Identity, parse_size
@@ -121,27 +123,24 @@ class LocalBackend(Backend):
         return self._typed(path, operations, authorize), self._pin(path, operations, authorize, follow)
 
     def _typed(self, path: str, operations: Operations, authorize: Authorize) -> str:
-        typed = self._root.typed(path)
+        """Ask for the name as typed, and for what each ``..`` in it leaves; return the name, normalised."""
+        root = self._root
+        typed = root.typed(path)
         _ask(operations, authorize, typed)
+        if ".." in path:
+            for name in left_behind(path, root.name):
+                _hop(operations, authorize, root.typed(name))
         return typed
 
     def _pin(self, path: str, operations: Operations, authorize: Authorize, follow: bool) -> Spot:
-        def hop(name: str) -> None:
-            for operation in operations:
-                authorize(operation, (name,), hop=True)
-
-        return self._root.find(path, hop, follow=follow)
+        hop, ask = partial(_hop, operations, authorize), partial(_ask, operations, authorize)
+        return self._root.find(path, hop, ask, follow=follow)
 
     def _existing(
         self, path: str, operations: Operations, authorize: Authorize, *, follow: bool = True
     ) -> tuple[str, Spot, os.stat_result]:
         typed, spot = self._find(path, operations, authorize, follow=follow)
-        return typed, spot, self._described(spot, path)
-
-    def _described(self, spot: Spot, path: str) -> os.stat_result:
-        if spot.info is None:
-            raise PathNotFoundError(path)
-        return spot.info
+        return typed, spot, _described(spot, path, operations, authorize)
 
     def _resolve(
         self, paths: Sequence[str], *, operations: Operations, authorize: Authorize, follow: bool = True
@@ -158,18 +157,17 @@ class LocalBackend(Backend):
         return self._held().given
 
     def _resolve_prefix(self, prefix: str) -> str:
-        return os.path.realpath(prefix)
+        root = self._opened
+        return (Prefixes(self.work_dir) if root is None else root.prefixes).real(prefix)
 
     def _target(self, spot: Spot, info: os.stat_result) -> tuple[str, ...]:
-        """Return the real name of what a link leads to, as far as it can be told; nothing for another entry."""
+        """Return every name on the way to what a link leads to, and its real one; nothing for another entry."""
         if not stat.S_ISLNK(info.st_mode):
             return ()
+        names: list[str] = []
         with suppress(SandboxError):
-            try:
-                return (self._held().find(spot.real, _ignore).real,)
-            except PathEscapeError:
-                return (normalise(_link_text(spot, spot.real), spot.parent_name),)
-        return ()
+            names.append(self._held().find(spot.real, names.append, names.append).real)
+        return tuple(names)
 
     def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:
         typed, spot, info = self._existing(path, operations, authorize, follow=False)
@@ -207,17 +205,15 @@ class LocalBackend(Backend):
     def _open_read(
         self, path: str, *, operations: Operations, authorize: Authorize, expect: Identity | None = None
     ) -> BinaryIO:
-        root = self._root
-        typed = root.typed(path)
-        _ask(operations, authorize, typed)
-        components = root.beneath(path)
+        typed = self._typed(path, operations, authorize)
         with told_of(path):
-            fd = root.open_plain(components, _READ)
-        if fd is not None:
-            real = join(root.name, "/".join(components)) if components else root.name
+            plain = self._held().open_path(path, _READ)
+        if plain is not None:
+            fd, real = plain
             return _reader(path, Descriptor(fd), (typed, real), operations, authorize, expect)
         spot = self._pin(path, operations, authorize, follow=True)
-        self._described(spot, path)
+        _described(spot, path, operations, authorize)
+        _ask(operations, authorize, typed, spot.real)
         with told_of(path):
             fd = os.open(spot.name, _READ | NOFOLLOW, dir_fd=spot.parent.fd)
         return _reader(path, Descriptor(fd), (typed, spot.real), operations, authorize, expect)
@@ -273,7 +269,7 @@ class LocalBackend(Backend):
         typed = self._typed(source, operations, authorize)
         new = self._pin(target, ("write",), authorize, follow=False)
         spot = self._pin(source, operations, authorize, follow=False)
-        info = self._described(spot, source)
+        info = _described(spot, source, operations, authorize)
         authorize("write", _names(new_typed, new.real))
         if stat.S_ISDIR(info.st_mode):
             change.judge_tree(spot, source, operations, authorize, (typed, spot.real), (new_typed, new.real))
@@ -296,7 +292,7 @@ class LocalBackend(Backend):
             raise InvalidArgumentError(f"{printable(path)}: the root itself can be neither moved nor removed")
 
     def _search(self, query: Query, path: str, *, operations: Operations, authorize: Authorize) -> Matches:
-        argv = search.command(query) if sys.platform == "linux" else None
+        argv = search.command(query, self._held().name) if sys.platform == "linux" else None
         if argv is None:
             return walk.grep(self, query, path, operations, authorize)
         typed, spot, info = self._existing(path, operations, authorize)
@@ -319,11 +315,12 @@ def _seconds(file_timeout: float) -> float:
 
 def _link_text(spot: Spot, path: str) -> str:
     with told_of(path):
-        return os.readlink(spot.name, dir_fd=spot.parent.fd)
-
-
-def _ignore(name: str) -> None:
-    """The hop of a walk that nobody asks about."""
+        try:
+            return os.readlink(spot.name, dir_fd=spot.parent.fd)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            raise SandboxConflictError(f"{printable(path)}: replaced while it was being read") from error
 
 
 def _names(*names: str) -> tuple[str, ...]:
@@ -336,9 +333,23 @@ def _ask(operations: Operations, authorize: Authorize, *names: str) -> None:
         authorize(operation, unique)
 
 
+def _hop(operations: Operations, authorize: Authorize, name: str) -> None:
+    for operation in operations:
+        authorize(operation, (name,), hop=True)
+
+
+def _described(spot: Spot, path: str, operations: Operations, authorize: Authorize) -> os.stat_result:
+    """Return what is at *spot*; that nothing is there is told where its real name may be asked for."""
+    if spot.info is None:
+        _ask(operations, authorize, spot.real)
+        raise PathNotFoundError(path)
+    return spot.info
+
+
 def _ask_parents(spot: Spot, operations: Operations, authorize: Authorize) -> None:
-    """Ask to write each directory that would have to be made above *spot*."""
-    if "write" in operations and authorize is not allow:
+    """Ask for *spot*, and to write each directory that would have to be made above it."""
+    if "write" in operations and authorize is not allow and len(spot.rest) > 1:
+        _ask(operations, authorize, spot.real)
         for depth in range(1, len(spot.rest)):
             authorize("write", (join(spot.parent_name, "/".join(spot.rest[:depth])),))
 

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Judged", "judge_tree", "make_directories", "remove", "writing"]
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW
+_NAMELESS = os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE if sys.platform == "linux" else 0
+_NEEDS_NAME = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 _IN_PLACE = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 _SPOOL = 8 * 2**20
 
@@ -83,7 +86,7 @@ def _shared(spot: Spot) -> bool:
 
 
 class _Fresh(Descriptor):
-    """A new file beside the place that it is for.
+    """A new file for a place, without a name until it is complete where the file system can do that.
 
     Whoever else may write to the directory can put something else under its name at any time;
     so its mode and bytes are reached by the descriptor, and the name is moved or removed only
@@ -94,9 +97,12 @@ class _Fresh(Descriptor):
 
     def __init__(self, spot: Spot, parent: Descriptor, path: str, permissions: int) -> None:
         self._spot, self._parent, self._path = spot, parent, path
-        self._name = f".{secrets.token_hex(8)}.tmp"
+        self._name = ""
         super().__init__(-1)
-        self.fd = os.open(self._name, _CREATE, permissions, dir_fd=parent.fd)
+        self.fd = _nameless(parent, permissions)
+        if self.fd < 0:
+            self._name = _new_name()
+            self.fd = os.open(self._name, _CREATE, permissions, dir_fd=parent.fd)
 
     @classmethod
     def beside(cls, spot: Spot, parent: Descriptor, path: str, mode: int | None) -> _Fresh | None:
@@ -132,17 +138,55 @@ class _Fresh(Descriptor):
         kept = mode if mode is not None else stat.S_IMODE(spot.info.st_mode) if spot.info is not None else None
         if kept is not None:
             os.fchmod(self.fd, kept)
-        if not self._is_mine():
-            raise SandboxConflictError(f"{printable(self._path)}: its new content was replaced while it was written")
         try:
-            os.rename(self._name, spot.name, src_dir_fd=self._parent.fd, dst_dir_fd=self._parent.fd)
+            self._move()
         except OSError as error:
             if spot.info is None or error.errno not in _IN_PLACE:
                 raise
             with io.FileIO(self.fd, "rb", closefd=False) as source:
                 _overwrite(self._parent, spot, cast(BinaryIO, source), self._path, mode)
-        else:
-            self._name = ""
+
+    def _move(self) -> None:
+        """Make the place hold this file, whatever it held."""
+        if not self._name:
+            if self._spot.info is None and self._named(self._spot.name):
+                return
+            self._name = _new_name()
+            self._named(self._name)
+        if not self._is_mine():
+            raise SandboxConflictError(f"{printable(self._path)}: its new content was replaced while it was written")
+        os.rename(self._name, self._spot.name, src_dir_fd=self._parent.fd, dst_dir_fd=self._parent.fd)
+        self._name = ""
+
+    def _named(self, name: str) -> bool:
+        """Give the nameless file its first name; False where something else has it."""
+        try:
+            os.link(_by_number(self.fd), name, dst_dir_fd=self._parent.fd)
+        except FileExistsError:
+            return False
+        return True
+
+
+def _nameless(parent: Descriptor, permissions: int) -> int:
+    """Open a new file that has no name and can be given one; -1 where that cannot be."""
+    try:
+        fd = os.open(".", _NAMELESS, permissions, dir_fd=parent.fd) if _NAMELESS else -1
+    except OSError as error:
+        if error.errno in _NEEDS_NAME:
+            return -1
+        raise
+    if fd >= 0 and not os.path.exists(_by_number(fd)):
+        os.close(fd)
+        return -1
+    return fd
+
+
+def _by_number(fd: int) -> str:
+    return f"/proc/self/fd/{fd}"
+
+
+def _new_name() -> str:
+    return f".{secrets.token_hex(8)}.tmp"
 
 
 def _same_owner(fd: int, info: os.stat_result) -> bool:

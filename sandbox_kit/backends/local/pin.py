@@ -16,14 +16,17 @@ from functools import cached_property
 
 from attrs import frozen
 
+from sandbox_kit.backends.local.prefixes import Prefixes
 from sandbox_kit.backends.local.system import Descriptor, open_beneath, told_of
 from sandbox_kit.errors import (
     NotRegularFileError,
     PathEscapeError,
     PathNotDirectoryError,
     PathNotFoundError,
+    PermissionDeniedError,
+    SandboxError,
 )
-from sandbox_kit.paths import climbs, join, normalise, parts, within
+from sandbox_kit.paths import climbs, join, left_behind, normalise, parts, within
 from sandbox_kit.types import Identity
 
 __all__ = ["Root", "Spot", "descend", "lookup"]
@@ -73,7 +76,12 @@ class Spot:
         return Identity(self.real, self.info.st_dev, self.info.st_ino)
 
 
-Hop = Callable[[str], None]
+Ask = Callable[[str], None]
+"""Called with an absolute name; raises where the name may not be looked at."""
+
+
+def _ignore(name: str) -> None:
+    """Ask nobody."""
 
 
 class Root:
@@ -83,23 +91,34 @@ class Root:
         given: its name as the caller gave it, absolute.
         name: its real name.
         fd: a descriptor of it.
+        prefixes: resolves what rules mention.
     """
 
     def __init__(self, given: str) -> None:
-        self.given = normalise(given)
         self.name = os.path.realpath(given)
+        self.given = self.name if ".." in parts(given) else normalise(given)
         with told_of(self.given):
             self._descriptor = Descriptor(os.open(self.name, DIRECTORY))
         self.fd = self._descriptor.fd
+        self.prefixes = Prefixes(self.name)
         self._given_parts = parts(self.given)
         self._name_parts = parts(self.name)
 
     @cached_property
     def case_sensitive(self) -> bool:
-        """Whether two names that differ in case are two files, judged by the root's own name."""
-        swapped = self.name.swapcase()
+        """Whether two names that differ in case are two files.
+
+        Judged by an entry of the root, and for want of one by the root's own name in its parent:
+        an empty root where a file system is mounted is told by the parent's.
+        """
         try:
-            return swapped == self.name or not os.path.samefile(self.name, swapped)
+            names = os.listdir(self.fd)
+            name = next((name for name in names if _swapped(name) != name), None)
+            if name is not None:
+                return _swapped(name) in names or not _same(self.fd, name, _swapped(name))
+            above, name = os.path.split(self.name)
+            with Descriptor(os.open(above, DIRECTORY)) as parent:
+                return _swapped(name) == name or not _same(parent.fd, name, _swapped(name))
         except OSError:
             return True
 
@@ -151,21 +170,40 @@ class Root:
                 return None
             raise
 
-    def find(self, path: str, hop: Hop, *, follow: bool = True) -> Spot:
+    def open_path(self, path: str, flags: int) -> tuple[int, str] | None:
+        """Open *path* and return its real name with it; None when :meth:`find` has to tell where it leads.
+
+        Raises:
+            OSError: the system's own word on the path.
+        """
+        try:
+            components = self.beneath(path)
+        except PathEscapeError:
+            return None
+        fd = self.open_plain(components, flags)
+        return None if fd is None else (fd, join(self.name, "/".join(components)) if components else self.name)
+
+    def find(self, path: str, hop: Ask, ask: Ask = _ignore, *, follow: bool = True) -> Spot:
         """Pin *path*, which need not exist.
 
         Args:
             path: as typed.
-            hop: called with the real name of each link on the way.
+            hop: called with the real name of each link on the way, and of what each ``..`` leaves.
+            ask: called, before an error tells what is there, with each real name of what *path* leads to:
+                as far as it is known, with the rest as text.
             follow: whether a final link is followed.
 
         Raises:
             PathError: of the kind that the system tells.
             PathEscapeError: it leads outside, as typed or through a link.
         """
-        components = self.beneath(path)
+        try:
+            components = self.beneath(path)
+        except PathEscapeError:
+            _each(ask, _outside_names(join(self.name, path) if not path.startswith("/") else path))
+            raise
         with told_of(path):
-            return self._find_plain(components, follow) or _Walk(self, path, hop, follow).to(components)
+            return self._find_plain(components, follow) or _Walk(self, path, hop, follow).pinned(components, ask)
 
     def _find_plain(self, components: list[str], follow: bool) -> Spot | None:
         if not components or ".." in components:
@@ -191,27 +229,51 @@ class Root:
 
 
 class _Walk:
-    """One walk: where it stands, and what is still to come."""
+    """One walk: where it stands, and what is still to come.
 
-    def __init__(self, root: Root, path: str, hop: Hop, follow: bool) -> None:
+    Attributes:
+        pending: the components to come, the next one last.
+        target: what the last link holds, where that is a name outside the root.
+    """
+
+    def __init__(self, root: Root, path: str, hop: Ask, follow: bool) -> None:
         self.root, self.path, self.hop, self.follow = root, path, hop, follow
         self.stack = [root._descriptor]
         self.names: list[str] = []
         self.links = 0
+        self.pending: list[str] = []
+        self.target = ""
 
-    def to(self, components: list[str]) -> Spot:
-        pending = components[::-1]
+    def pinned(self, components: list[str], ask: Ask) -> Spot:
+        """Walk *components*, and *ask* for what they lead to before an error tells anything of it."""
+        failure: OSError | SandboxError
+        try:
+            return self._to(components)
+        except PermissionDeniedError:
+            raise
+        except (OSError, SandboxError) as error:
+            failure = error
+        whole = "/".join([self.target or self._here(), *reversed(self.pending)])
+        _each(self.hop, left_behind(whole))
+        _each(ask, _outside_names(whole) if isinstance(failure, PathEscapeError) else [normalise(whole)])
+        try:
+            raise failure
+        finally:
+            del failure
+
+    def _to(self, components: list[str]) -> Spot:
+        pending = self.pending = components[::-1]
         while pending:
-            part = pending.pop()
+            part = pending[-1]
             if part == "..":
                 self._up()
                 continue
             info = lookup(self.stack[-1].fd, part)
             if info is None:
-                return self._missing(part, pending)
-            if stat.S_ISLNK(info.st_mode) and (pending or self.follow):
-                pending += self._link(part)[::-1]
-            elif not pending:
+                return self._missing()
+            if stat.S_ISLNK(info.st_mode) and (len(pending) > 1 or self.follow):
+                self._link(part)
+            elif len(pending) == 1:
                 return Spot(self.stack[-1], self._here(), (part,), info)
             else:
                 self._down(part, info)
@@ -223,6 +285,8 @@ class _Walk:
     def _up(self) -> None:
         if not self.names:
             raise PathEscapeError(self.path)
+        self.hop(self._here())
+        self.pending.pop()
         self.names.pop()
         self._pop()
 
@@ -237,28 +301,32 @@ class _Walk:
             raise PathNotDirectoryError(self.path)
         self.stack.append(Descriptor(os.open(part, _PATH | NOFOLLOW, dir_fd=self.stack[-1].fd)))
         self.names.append(part)
+        self.pending.pop()
         if len(self.stack) > _HELD:
             del self.stack[1]
 
-    def _link(self, part: str) -> list[str]:
+    def _link(self, part: str) -> None:
+        """Put what a link holds in the place of its name."""
         self.links += 1
         if self.links > _MAX_LINKS:
             raise NotRegularFileError(self.path, "too many symbolic links, or a loop of them")
         self.hop(join(self._here(), part))
         target = os.readlink(part, dir_fd=self.stack[-1].fd)
+        self.pending.pop()
         if not target.startswith("/"):
-            return parts(target)
+            self.pending += parts(target)[::-1]
+            return
         inside = self.root._inside(parts(target))
         if inside is None:
+            self.target = target
             raise PathEscapeError(self.path)
         del self.stack[1:], self.names[:]
-        return inside
+        self.pending += inside[::-1]
 
-    def _missing(self, part: str, pending: list[str]) -> Spot:
-        rest = (part, *reversed(pending))
-        if ".." in rest:
+    def _missing(self) -> Spot:
+        if ".." in self.pending:
             raise PathNotFoundError(self.path)
-        return Spot(self.stack[-1], self._here(), rest, None)
+        return Spot(self.stack[-1], self._here(), tuple(reversed(self.pending)), None)
 
     def _directory(self) -> Spot:
         """The walk ended in a directory that it entered: the place is its name in the one above."""
@@ -298,3 +366,32 @@ def lookup(directory: int, name: str) -> os.stat_result | None:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _outside_names(path: str) -> list[str]:
+    """Return every name of what an absolute path of the host leads to: as text, and as each last link has it."""
+    names = [normalise(path)]
+    for _ in range(_MAX_LINKS):
+        above, name = os.path.split(path.rstrip("/"))
+        path = os.path.realpath(path) if name in ("", ".", "..") else join(os.path.realpath(above), name)
+        names.append(path)
+        try:
+            path = os.path.join(os.path.dirname(path), os.readlink(path))
+        except OSError:
+            break
+    return list(dict.fromkeys(names))
+
+
+def _each(ask: Ask, names: list[str]) -> None:
+    for name in names:
+        ask(name)
+
+
+def _swapped(name: str) -> str:
+    return name.swapcase() if name.isascii() else name
+
+
+def _same(directory: int, name: str, other: str) -> bool:
+    """Whether two names in a directory are there, and one entry."""
+    one, two = lookup(directory, name), lookup(directory, other)
+    return one is not None and two is not None and os.path.samestat(one, two)

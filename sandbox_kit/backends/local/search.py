@@ -23,7 +23,7 @@ from sandbox_kit.backends.local.proof import Proof, Tree, opened
 from sandbox_kit.backends.local.scan import Scan
 from sandbox_kit.backends.local.system import Descriptor, path_error
 from sandbox_kit.errors import LimitExceededError, RemoteProtocolError, SandboxTimeoutError
-from sandbox_kit.paths import join, normalise, relative
+from sandbox_kit.paths import join, normalise, relative, within
 from sandbox_kit.primitives import Authorize, Operations, Query, allow
 from sandbox_kit.search.dialect import GREP_ENV, parse
 from sandbox_kit.search.filter import GrepFilter
@@ -51,16 +51,26 @@ from a slow disk, and only one that hangs, as on a dead network disk, is quiet f
 
 
 @functools.cache
-def _program() -> tuple[str, str] | None:
+def _program(root: str) -> tuple[str, str] | None:
     """Return the search program and its kind; None when there is none whose answers are known.
 
-    It is one that passed a trial: that it has the name tells neither its kind nor its version.
+    It is one that passed a trial: that it has the name tells neither its kind nor its version. What
+    lies beneath the directory *root* is not run: whoever writes there could have put it there.
     """
     for kind in _OPTIONS:
-        path = shutil.which(kind)
-        if path is not None and _answers(path, kind):
-            return path, kind
+        for directory in _directories():
+            path = shutil.which(kind, path=directory)
+            real = None if path is None else os.path.realpath(path)
+            if real is not None and not (within(directory, root) or within(real, root)) and _answers(real, kind):
+                return real, kind
     return None
+
+
+def _directories() -> list[str]:
+    """Return where programs are looked for: the absolute directories of PATH, the system's own first."""
+    names = [normalise(name) for name in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(name)]
+    own = _ENV["PATH"].split(os.pathsep)
+    return sorted(dict.fromkeys(names), key=lambda name: name not in own)
 
 
 def _answers(path: str, kind: str) -> bool:
@@ -89,9 +99,13 @@ def _tried(argv: Sequence[str], files: dict[str, bytes]) -> tuple[int, bytes] | 
     return done.returncode, done.stdout
 
 
-def command(query: Query) -> list[str] | None:
-    """Return the argument vector that searches the directory it starts in; None where no program can."""
-    program = _program()
+def command(query: Query, root: str) -> list[str] | None:
+    """Return the argument vector that searches the directory it starts in; None where no program can.
+
+    Args:
+        root: the real name of the directory that no program is taken from.
+    """
+    program = _program(root)
     if program is None:
         return None
     path, kind = program

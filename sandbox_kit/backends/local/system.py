@@ -147,7 +147,7 @@ class told_of:
 
 
 def host_name(path: str | PathLike[str], argument: str) -> str:
-    """Return *path* as an absolute name of the host.
+    """Return *path* as an absolute name of the host; ``..`` after a link leads where the system has it lead.
 
     Raises:
         InvalidArgumentError: it is no text or PathLike of text, is empty, or holds what no name can.
@@ -159,4 +159,8 @@ def host_name(path: str | PathLike[str], argument: str) -> str:
         os.fsencode(text)
     except (TypeError, UnicodeEncodeError) as error:
         raise InvalidArgumentError(f"{argument}: {error}") from error
-    return os.path.abspath(text)
+    names = text.split("/")
+    if ".." not in names:
+        return os.path.abspath(text)
+    after = len(names) - names[::-1].index("..")
+    return os.path.abspath(os.path.join(os.path.realpath("/".join(names[:after])), *names[after:]))
