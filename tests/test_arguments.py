@@ -82,9 +82,14 @@ class TestCommand:
         assert (command.stdin, command.user, command.max_output) == ("ü".encode(), "me", 1024)
         assert command.on_output is print
 
-    @pytest.mark.parametrize("stdin", [b"", b"x", io.BytesIO(b"x"), subprocess.PIPE, None])
-    def test_a_stdin_is_bytes_a_file_or_a_pipe(self, stdin: Any) -> None:
+    @pytest.mark.parametrize("stdin", [b"", b"x", io.BytesIO(b"x"), None])
+    def test_a_stdin_is_bytes_or_a_file(self, stdin: Any) -> None:
         assert arguments.command("cat", stdin=stdin).stdin is stdin
+
+    def test_a_stdin_is_a_pipe_only_where_somebody_can_write_to_it(self) -> None:
+        assert arguments.command("cat", stdin=subprocess.PIPE, pipe=True).stdin == subprocess.PIPE
+        with pytest.raises(InvalidArgumentError):
+            arguments.command("cat", stdin=subprocess.PIPE)
 
     @pytest.mark.parametrize(
         "bad",
