@@ -6,13 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
+from sandbox_kit import judge
 from sandbox_kit.backends.local import LocalBackend, LocalSandbox
 from sandbox_kit.backends.state import StateBackend
 from sandbox_kit.contract import Backend
-from sandbox_kit.errors import ApprovalRequiredError, PathNotFoundError, PermissionDeniedError, SandboxConflictError
+from sandbox_kit.errors import (
+    ApprovalRequiredError,
+    PathNotFoundError,
+    PermissionDeniedError,
+    SandboxConflictError,
+    UnsupportedError,
+)
 from sandbox_kit.guard import guarding
 from sandbox_kit.rules.ruleset import OperationPermissions, PermissionRule, PermissionRuleset
+from sandbox_kit.types import Capabilities
 
 ASK = PermissionRuleset("ask")
 
@@ -229,3 +238,43 @@ def test_an_approved_command_is_asked_for_again_when_a_file_that_it_names_is_ano
         (tmp_path / "plan").write_text("second")
         assert guarded.execute("cat plan").stdout == "second"
     assert len(person.questions) == 2
+
+
+def test_a_question_of_the_outer_guard_passes_through_the_inner(backend: Backend) -> None:
+    person = Person()
+    inner = guarding(backend, PermissionRuleset("allow", rules=[PermissionRule("*.key", "deny")]))
+    assert guarding(inner, ASK, ask=person).read("x") == "x"
+    assert [target for _, target, _ in person.questions] == ["x"]
+
+
+def test_the_oldest_approvals_are_forgotten_past_a_great_many(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "_REMEMBERED", 2)
+    person = Person()
+    guarded = guarding(backend, ASK, ask=person)
+    for path in ("x", "y", "tree/a", "x"):
+        guarded.read(path)
+    assert [target for _, target, _ in person.questions] == ["x", "y", "tree/a", "x"]
+
+
+class Unconfined(LocalSandbox):
+    """A local sandbox on a machine where nothing can confine."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return evolve(super().capabilities, commands="inspected")
+
+
+def test_every_command_is_asked_for_where_nothing_can_confine_it(tmp_path: Path) -> None:
+    rules = PermissionRuleset("allow", rules=[PermissionRule("*.key", "deny")])
+    person = Person()
+    with guarding(Unconfined(tmp_path), rules) as guarded, pytest.raises(ApprovalRequiredError, match="confined"):
+        guarded.execute("echo hi")
+    with guarding(Unconfined(tmp_path), rules, ask=person) as guarded:
+        assert guarded.execute("echo hi").stdout == "hi\n"
+    with guarding(Unconfined(tmp_path), PermissionRuleset("allow")) as guarded:
+        assert guarded.execute("echo hi").stdout == "hi\n"
+    with pytest.raises(UnsupportedError):
+        guarding(Unconfined(tmp_path), rules, commands="confined")
+    assert len(person.questions) == 1

@@ -73,6 +73,7 @@ def test_a_background_process_whose_end_is_not_known_does_not_stop_the_guard(wor
         with pytest.raises(SandboxUnavailableError):
             process.wait(10)
         assert not denied(guarded)
+        assert not denied(guarded)
 
 
 def test_the_root_as_given_is_the_root_for_every_rule(workspace: Path) -> None:
