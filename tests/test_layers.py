@@ -23,6 +23,7 @@ LAYERS = (
     {"arguments", "streams"},
     {"walk", "transfer"},
     {"contract"},
+    {"live_rules"},
     {"backends", "guard", "registry", "testing"},
     {"spec"},
     {"console", "sessions", "pool"},

@@ -1,0 +1,111 @@
+"""The rules of a guard, with their literal prefixes as links resolve them now."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from sandbox_kit.contract import Backend, Process
+from sandbox_kit.errors import SandboxUnavailableError
+from sandbox_kit.rules.checker import PermissionChecker
+from sandbox_kit.rules.masks import RuleMasks
+from sandbox_kit.rules.ruleset import PermissionRuleset
+
+__all__ = ["LiveRules"]
+
+
+class LiveRules:
+    """The checker of a guard, with the rules' literal prefixes as links resolve them now.
+
+    Commands and changes may turn a prefix into a link, so it is resolved anew after them,
+    when it is next needed; and at every call while a command or background process lives.
+    What a prefix once led to stays refused for as long as the guard lives, so that nobody gets
+    at it by pointing the link elsewhere.
+    """
+
+    def __init__(self, inner: Backend, ruleset: PermissionRuleset) -> None:
+        self._inner = inner
+        self._ruleset = ruleset
+        self._lock = threading.Lock()
+        self._plain: PermissionChecker | None = None
+        self._last: tuple[PermissionChecker, RuleMasks] | None = None
+        self._current: tuple[PermissionChecker, RuleMasks] | None = None
+        self._processes: list[weakref.ReferenceType[Process]] = []
+        self._commands = 0
+        self._changes = 0
+        self._led_to: dict[str, tuple[str, ...]] = {}
+
+    def __getstate__(self) -> tuple[Backend, PermissionRuleset]:
+        return self._inner, self._ruleset
+
+    def __setstate__(self, state: tuple[Backend, PermissionRuleset]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def checker(self) -> PermissionChecker:
+        """Return the rules, with every prefix resolved."""
+        return self._both()[0]
+
+    def masks(self) -> RuleMasks:
+        """Return what the rules hide from commands."""
+        return self._both()[1]
+
+    def _both(self) -> tuple[PermissionChecker, RuleMasks]:
+        current = self._current
+        if current is None or self._commands or (self._processes and self._alive()):
+            with self._lock:
+                changes = self._changes
+                current = self._last = self._resolved()
+                self._current = current if changes == self._changes else None
+        return current
+
+    def restarted(self) -> None:
+        """Look anew where every prefix leads, at the next call."""
+        self._changes += 1
+        self._current = None
+
+    @contextmanager
+    def distrusted(self) -> Generator[None, None, None]:
+        """Distrust every prefix for as long as the block runs: it runs a command."""
+        with self._lock:
+            self._commands += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._commands -= 1
+            self.restarted()
+
+    def watch(self, process: Process) -> None:
+        """Distrust every prefix for as long as *process* lives."""
+        self._processes.append(weakref.ref(process))
+        self.restarted()
+
+    def _alive(self) -> bool:
+        before = len(self._processes)
+        self._processes = [each for each in self._processes if _runs(each())]
+        return bool(before)
+
+    def _resolved(self) -> tuple[PermissionChecker, RuleMasks]:
+        """Resolve every prefix; what was compiled stays as long as they lead where they did."""
+        inner = self._inner
+        if self._plain is None or self._plain.work_dir != inner.work_dir:
+            plain = PermissionChecker(self._ruleset, inner.work_dir, inner.capabilities.case_sensitive)
+            self._plain = plain.with_alias(inner._as_given(), inner.work_dir)
+        for prefix in self._plain.literal_prefixes:
+            real, known = inner._resolve_prefix(prefix), self._led_to.get(prefix, ())
+            if real != prefix and real not in known:
+                self._led_to[prefix] = (*known, real)
+        checker = self._plain.with_prefixes(self._led_to)
+        if self._last is not None and self._last[0] == checker:
+            return self._last
+        return checker, RuleMasks(checker, inner.work_dir)
+
+
+def _runs(process: Process | None) -> bool:
+    """Whether a background process may still change names; one whose end is not known has ended."""
+    try:
+        return process is not None and process.poll() is None
+    except SandboxUnavailableError:
+        return False
