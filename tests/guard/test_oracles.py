@@ -197,3 +197,13 @@ def test_what_is_denied_is_not_named_where_the_file_system_refuses_it(tmp_path: 
             for path in ("link/key.txt", "link/none", "link/deep/x", "link/key.txt/x"):
                 assert answer(backend, "read", path, tmp_path)[0] == "PermissionDeniedError"
     (root / "private").chmod(0o700)
+
+
+def test_a_denied_directory_that_moves_away_during_a_walk_is_not_named() -> None:
+    backend = StateBackend({"a/f": "needle\n", "private/f": "needle\n", "z/f": "needle\n"})
+    guarded = guarding(backend, PermissionRuleset("allow", rules=[PermissionRule("private/**", "deny")]))
+    matches = guarded.grep("needle")
+    next(matches)
+    backend.move("private", "elsewhere")
+    list(matches)
+    assert not any("private" in skipped.path for skipped in matches.skipped)

@@ -225,21 +225,28 @@ class StateBackend(Backend):
     def _walk(
         self, typed: str, real: str, top: Directory, operations: Operations, authorize: Authorize, depth: int | None
     ) -> Generator[Entry, None, None]:
-        pending = [(real, top, 1)]
+        pending = [(real, top, 1, True)]
         while pending:
-            above, directory, level = pending.pop()
+            above, directory, level, is_shown = pending.pop()
             children = self._children(above, directory)
             if children is None:
-                yield Skipped(display(_moved(above, real, typed), self._work_dir), "changed while it was walked")
+                gone = Skipped(display(_moved(above, real, typed), self._work_dir), "changed while it was walked")
+                yield gone if is_shown else None
                 continue
+            shown_here: set[str] = set()
             for name, node in children:
                 shown = _moved(name, real, typed)
                 names = _names(shown, name)
                 identity = identity_of(name, node)
                 allowed = all(authorize(operation, names, identity=identity, found=True) for operation in operations)
+                shown_here.update([name] if allowed else [])
                 yield self._info(shown, node) if allowed else None
             if depth is None or level < depth:
-                inner = [(name, node, level + 1) for name, node in children if isinstance(node, Directory)]
+                inner = [
+                    (name, node, level + 1, name in shown_here)
+                    for name, node in children
+                    if isinstance(node, Directory)
+                ]
                 pending += reversed(inner)
 
     def _children(self, name: str, directory: Directory) -> list[tuple[str, Node]] | None:
