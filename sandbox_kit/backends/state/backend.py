@@ -242,12 +242,8 @@ class StateBackend(Backend):
                 shown_here.update([name] if allowed else [])
                 yield self._info(shown, node) if allowed else None
             if depth is None or level < depth:
-                inner = [
-                    (name, node, level + 1, name in shown_here)
-                    for name, node in children
-                    if isinstance(node, Directory)
-                ]
-                pending += reversed(inner)
+                inner = [(name, node) for name, node in children if isinstance(node, Directory)]
+                pending += [(name, node, level + 1, name in shown_here) for name, node in reversed(inner)]
 
     def _children(self, name: str, directory: Directory) -> list[tuple[str, Node]] | None:
         """Return a directory's entries, or None where it has not that name any more."""
