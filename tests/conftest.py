@@ -10,11 +10,15 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it for what it starts in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("steady", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")

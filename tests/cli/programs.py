@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -74,8 +75,11 @@ def at_terminal(
 
 def _converse(terminal: int, answer: bytes | None, when: bytes) -> bytes:
     screen = b""
+    deadline = time.monotonic() + WITHIN
     with contextlib.suppress(OSError):
-        while data := os.read(terminal, 4096):
+        while select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not (data := os.read(terminal, 4096)):
+                break
             screen += data
             if answer is not None and when in screen:
                 os.write(terminal, answer)
