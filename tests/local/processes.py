@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,11 @@ def living(mark: str) -> list[str]:
 
 def children() -> set[str]:
     """The process ids of this process's children, zombies included."""
-    return {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile
+            found.update((task / "children").read_text().split())
+    return found
 
 
 def zombies() -> list[str]:
