@@ -7,12 +7,12 @@ text can foresee, and only the kernel holds against that.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 
 from sandbox_kit.errors import PathError, PathEscapeError, PermissionDeniedError
 from sandbox_kit.judge import Judge
-from sandbox_kit.paths import join, normalise, within
+from sandbox_kit.paths import join, normalise, relative, within
 from sandbox_kit.primitives import FilePrimitives, Operations, allow
 from sandbox_kit.rules.commands import HOME, CommandLine, PathClaim
 from sandbox_kit.rules.shellglob import compile_shell_glob
@@ -31,7 +31,16 @@ _WILD = re.compile(r"(?<!\\)(?:\\\\)*[*?\[]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
-def inspect(files: FilePrimitives, line: CommandLine, cwd: str, home: str, judge: Judge, *, confined: bool) -> None:
+def inspect(
+    files: FilePrimitives,
+    line: CommandLine,
+    cwd: str,
+    home: str,
+    judge: Judge,
+    *,
+    confined: bool,
+    known: Collection[str] = (),
+) -> None:
     """Ask *judge* for every path that *line* names.
 
     Args:
@@ -41,6 +50,7 @@ def inspect(files: FilePrimitives, line: CommandLine, cwd: str, home: str, judge
         home: what ``~`` stands for: absolute.
         confined: the kernel holds what the command itself does: only redirections count as writes, and
             words outside *home* name what commands see there, not what the host has.
+        known: absolute paths that rules name; a shell glob stands for them where no directory can be listed.
 
     Raises:
         PermissionDeniedError: a rule refuses a path, or the line names too many to look at.
@@ -50,7 +60,7 @@ def inspect(files: FilePrimitives, line: CommandLine, cwd: str, home: str, judge
         raise _too_many(line)
     for claim in line.claims:
         writes = claim.write and (claim.redirection or not confined)
-        for path in _paths(files, claim, cwd, home):
+        for path in _paths(files, claim, cwd, home, known):
             key = path, writes, claim.redirection
             if path in _STREAMS or key in seen:
                 continue
@@ -83,12 +93,12 @@ def _ask(files: FilePrimitives, path: str, operations: Operations, judge: Judge,
     judge.know(None)
 
 
-def _paths(files: FilePrimitives, claim: PathClaim, cwd: str, home: str) -> Iterator[str]:
+def _paths(files: FilePrimitives, claim: PathClaim, cwd: str, home: str, known: Collection[str]) -> Iterator[str]:
     path = _at_home(claim.path, home)
     for base in claim.bases:
         whole = path if path.startswith("/") else join(normalise(_at_home(base, home), cwd), path)
         if claim.pattern:
-            yield from _expand(files, whole)
+            yield from _expand(files, whole, known)
         else:
             yield whole
 
@@ -97,30 +107,42 @@ def _at_home(path: str, home: str) -> str:
     return home + path[len(HOME) :] if path == HOME or path.startswith(HOME + "/") else path
 
 
-def _expand(files: FilePrimitives, pattern: str) -> Iterator[str]:
+def _expand(files: FilePrimitives, pattern: str, known: Collection[str]) -> Iterator[str]:
     """Yield what the shell would put in the place of an absolute *pattern*, or the text itself."""
     found = [""]
     for part in pattern.split("/"):
         if not part:
             continue
         if _WILD.search(part):
-            found = [join(path, name) for path in found for name in _children(files, path or "/", part)]
+            found = [join(path, name) for path in found for name in _children(files, path or "/", part, known)]
         else:
             literal = _ESCAPED.sub(r"\1", part)
             found = [f"{path}/{literal}" for path in found]
     yield from found or [_ESCAPED.sub(r"\1", pattern)]
 
 
-def _children(files: FilePrimitives, directory: str, pattern: str) -> Iterator[str]:
+def _children(files: FilePrimitives, directory: str, pattern: str, known: Collection[str]) -> Iterator[str]:
+    """Yield the names that *pattern* stands for; where they cannot be listed, those that rules name, and itself."""
     compiled = compile_shell_glob(pattern)
     try:
         entries = files._scandir(directory, operations=("ls",), authorize=allow)
-    except (PathError, PathEscapeError):
+    except PathEscapeError:
+        where = files._resolve_prefix(normalise(directory))
+        yield from (name for name in sorted(_beneath(where, known)) if compiled.fullmatch(name))
+        yield _ESCAPED.sub(r"\1", pattern)
+        return
+    except PathError:
         return
     with closing(entries):
         for entry in entries:
             if isinstance(entry, FileInfo) and compiled.fullmatch(entry.name) and _shows(pattern, entry.name):
                 yield entry.name
+
+
+def _beneath(directory: str, known: Collection[str]) -> set[str]:
+    """The names in *directory* on the way to each of the *known* paths."""
+    inside = (relative(path, directory) for path in known if within(path, directory))
+    return {rest.partition("/")[0] for rest in inside if rest}
 
 
 def _shows(pattern: str, name: str) -> bool:

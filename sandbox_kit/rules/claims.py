@@ -1,7 +1,8 @@
 """The paths that a coded word may name: itself, and every path-like piece of it.
 
 A word is held to rules and not to the default, so a claim too many seldom does harm; a missing one would. What
-lies on other machines is none: of a URL only the name counts that its file would be saved under.
+lies on other machines is none: of a URL only the name counts that its file would be saved under. A word with
+blanks in it is a name as a whole; of its pieces only those count that its reading takes for names.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import islice
 
 from attrs import frozen
 
+from sandbox_kit.rules.readings import Reading, literals
 from sandbox_kit.rules.remotes import PERCENT, local_text, unquoted
 from sandbox_kit.rules.shellexpand import HOME, has_glob
 from sandbox_kit.rules.shellglob import compile_shell_glob
@@ -27,6 +29,9 @@ MAX_SUFFIXES = 8
 
 _DELIMITERS = re.compile(r"[\s'\"`\\=:,@;|&<>(){}\[\]#%!?*+$^]+")
 _QUOTING = re.compile(r"['\"\\]")
+_BLANK = re.compile(r"\s")
+_SUBSTITUTION = re.compile(r"\0(?:\$\(|`)[^\0]*\0")
+_SETTING = re.compile(r"-{0,2}[\w.-]*[=@][^'\"`]*")
 _NAME = re.compile(r"[\w.+-]{1,4096}")
 _PATH_START = re.compile(r"[./~]")
 _HARMLESS = frozenset(("", "-", "--"))
@@ -86,24 +91,28 @@ class Claims:
         self.starts = Starts()
         self.overflow = False
         self._found: dict[PathClaim, None] = {}
-        self._seen: set[tuple[str, bool, Starts]] = set()
+        self._seen: set[tuple[str, bool, int, Starts]] = set()
 
     @property
     def found(self) -> tuple[PathClaim, ...]:
         """All claims so far."""
         return tuple(self._found)
 
-    def word(self, code: str, write: bool) -> None:
-        """Add the claims of one coded word of a command."""
-        key = (code, write, self.starts)
+    def word(self, code: str, write: bool, reading: Reading = Reading.NAMES) -> None:
+        """Add the claims of one coded word of a command; *reading* is what it is taken for if it has blanks."""
+        key = (code, write, int(reading), self.starts)
         if key in self._seen or self.overflow:
             return
         self._seen.add(key)
         if _NAME.fullmatch(code):
-            for name in (code, *_glued(code)):
+            self._name(code, write)
+            for name in _glued(code) if code[0] == "-" else ():
                 self._name(name, write)
             return
         text = plain(code)
+        if reading is not Reading.NAMES and _BLANK.search(text):
+            self._sentence(code, write, reading)
+            return
         local = local_text(text)
         if local != text:
             self._claim_text(local, write)
@@ -113,9 +122,31 @@ class Claims:
         for suffix in _glued(text):
             self._path(escape(suffix), write)
 
-    def text(self, text: str, write: bool) -> None:
-        """Add the path-like pieces of a text that is no word: a here-document, code."""
-        self._claim_text(local_text(text), write)
+    def text(self, text: str, write: bool, reading: Reading = Reading.NAMES) -> None:
+        """Add what a text that is no word names: a here-document, code."""
+        if reading is Reading.NAMES:
+            self._claim_text(local_text(text), write)
+        elif reading is Reading.CODE:
+            for literal, has_pieces in literals(local_text(text)):
+                self._path(escape(literal), write)
+                if has_pieces:
+                    self._pieces(literal, write)
+
+    def _sentence(self, code: str, write: bool, reading: Reading) -> None:
+        """A word with blanks: itself, what follows an option or a name and ``=`` at its start, and what it quotes."""
+        code = _SUBSTITUTION.sub("", code)
+        if reading is Reading.PROSE:
+            if has_glob(code):
+                self._path(code, write)
+            return
+        self._path(code, write)
+        text = plain(code)
+        start = _BLANK.split(text, 1)[0]
+        if _SETTING.fullmatch(start):
+            self._pieces(start, write)
+            for delimiter in islice(_DELIMITERS.finditer(start), MAX_SUFFIXES):
+                self._path(escape(text[delimiter.end() :]), write)
+        self.text(text, write, reading)
 
     def _claim_text(self, text: str, write: bool) -> None:
         self._path(escape(text), write)
@@ -165,7 +196,8 @@ class Claims:
         """Add a path that stands for nothing but itself."""
         if name not in _HARMLESS:
             self._add(PathClaim(name, self.starts.bases, write))
-        self._beneath_globs(name, write, redirection=False)
+        if self.starts.globs:
+            self._beneath_globs(name, write, redirection=False)
 
     def _beneath_globs(self, path: str, write: bool, redirection: bool) -> None:
         for base in self.starts.globs:

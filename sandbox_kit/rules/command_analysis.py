@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, dropwhile, islice, pairwise, starmap
 
-from attrs import frozen
+from attrs import field, frozen
 
 from sandbox_kit.rules.claims import Claims
+from sandbox_kit.rules.flow import Datum, Flow, last_name
 from sandbox_kit.rules.rawcommands import Budget, RawCommand
+from sandbox_kit.rules.readings import Reading, code_words, input_reading, pattern_words, word_reading
 from sandbox_kit.rules.remotes import saved_name
-from sandbox_kit.rules.shellexpand import HOME, expand_braces, resolve_expansions
+from sandbox_kit.rules.shellexpand import HOME, expand_braces, has_glob, resolve_expansions
 from sandbox_kit.rules.shellparse import parse_shell, reads_differ
 from sandbox_kit.rules.shellwords import MAX_DEPTH, ShellSyntaxError, decode_ansi, escape, plain
 from sandbox_kit.rules.wrappers import SHELLS, Delegation, delegation, free_texts, only_reads, program_name
@@ -26,6 +29,8 @@ _DIRECTORY_OPTION = re.compile(r"-[CD]|--(?:[a-z-]*-)?(?:dir|directory|chdir|cwd
 _DIRECTORY_VALUE = re.compile(r"-C(?=.)|--(?:[a-z-]*-)?(?:dir|directory|chdir|cwd|wd|tree|prefix)=")
 _DECLARE = frozenset(("declare", "export", "local", "readonly", "typeset"))
 _PRINT = frozenset(("echo", "printf"))
+_BLANK = re.compile(r"\s")
+_TAKES_NAMES = frozenset(("xargs", "parallel"))
 _SED = frozenset(("sed", "gsed"))
 _SED_FILE = re.compile(r"(?:(?:^|[^A-Za-z])([rRW])|(?:^|[^A-Za-z])[gpeiIMm0-9]{0,8}(w))(?=\s{0,64}([^\s;}]{1,4096}))")
 _COPIES_REMOTE = frozenset(("rsync", "scp", "sftp"))
@@ -62,13 +67,15 @@ class SimpleCommand:
     """
 
     words: tuple[str, ...]
-    texts: tuple[str, ...]
+    texts: tuple[str, ...] = field(eq=False)
 
     @classmethod
     def of(cls, words: Sequence[str]) -> SimpleCommand:
         """The command of *words*, of which there is at least one."""
-        texts = [" ".join(words), " ".join([words[0].rpartition("/")[2], *words[1:]])]
-        return cls(tuple(words), tuple(dict.fromkeys(texts)))
+        text = " ".join(words)
+        if "/" not in words[0]:
+            return cls(tuple(words), (text,))
+        return cls(tuple(words), (text, " ".join([words[0].rpartition("/")[2], *words[1:]])))
 
 
 class Analysis:
@@ -86,21 +93,45 @@ class Analysis:
         self.is_split = True
         self._budget = Budget()
         self._variables = {"HOME": HOME, "PWD": ".", "OLDPWD": ".", "IFS": " "}
-        self._data: list[str] = []
+        self._expanded: set[str] = set()
+        self._data: list[Datum] = []
+        self._input = Reading.PROSE
+        self._inputs: set[str] = set()
+        self._flow = Flow()
         self._feeds_shell = False
         self._loose: set[str] = set()
 
     def read_text(self, text: str) -> None:
         """Read shell text, and what it feeds to a shell that reads its input."""
         self._text(text, 0, "sh")
-        data, self._data = self._data, []
-        for body in data if self._feeds_shell else ():
-            self._text(body, 1, "sh")
+        self._finish()
 
     def read_words(self, words: Sequence[str]) -> None:
         """Read one command that no shell takes apart."""
         if words:
             self._guarded(" ".join(words), lambda: self._command(list(map(escape, words)), [], 0))
+            self._finish()
+
+    def _finish(self) -> None:
+        """Take in what was printed, and here-documents, now that all that may read them is known."""
+        found: list[Datum] = []
+        while self._data:
+            data, self._data = self._data, []
+            found += data
+            for datum in data if self._feeds_shell else ():
+                self._text(datum.text, 1, "sh")
+        for datum in found:
+            self._guarded(datum.text, partial(self._claim, datum))
+
+    def _claim(self, datum: Datum) -> None:
+        """Claim what *datum* names to the strictest of what it may reach."""
+        readings = [input_reading(program_name(each.words[0]), each.words) for each in self._uses(datum.file)]
+        redirected = Reading.NAMES if datum.file in self._inputs else Reading.PROSE
+        self.claims.text(datum.text, datum.write, max([self._input, redirected, *readings]))
+
+    def _uses(self, file: str) -> Iterator[SimpleCommand]:
+        """The commands that name *file*, by its last component; none where there is no file."""
+        return (command for command in self.commands if file and any(file in word for word in command.words))
 
     def _guarded(self, text: str, read: Callable[[], None], depth: int = 0) -> None:
         """Call *read*; where that cannot split *text*, look at it loosely."""
@@ -144,18 +175,32 @@ class Analysis:
             self._assign(word.code)
         for redirection in raw.redirections:
             target = redirection.target.code
+            if not redirection.write:
+                self._inputs.add(last_name(target))
             for code in dict.fromkeys([target, self._resolved(target)]):
                 self.claims.redirection(code, redirection.write)
         codes = [code for word in raw.words for code in (expand_braces(word.code) if bash else [word.code])]
-        if raw.header or not codes:
-            self._words(codes, write=raw.header == "for")
-            self._bodies(raw.bodies, write=True)
-            return
-        self._variants(codes, raw.bodies, depth)
+        outer, self._flow = self._flow, Flow.of(raw, codes)
+        try:
+            if raw.header or not codes:
+                self._shell_words(raw, codes)
+            else:
+                self._variants(codes, raw.bodies, depth)
+        finally:
+            self._flow = outer
+
+    def _shell_words(self, raw: RawCommand, codes: list[str]) -> None:
+        """Take in the words of a loop's head, and what is fed to a group or a loop as a whole."""
+        self._words(dict.fromkeys([*codes, *map(self._resolved, codes)]), write=raw.header == "for")
+        if raw.has_body:
+            self._input = Reading.NAMES
+        self._keep(raw.bodies, write=True)
 
     def _variants(self, codes: list[str], bodies: list[str], depth: int) -> None:
         """Take in one command as typed, and as its expansions most likely make it."""
         self._command(codes, bodies, depth)
+        if codes[0] and not any("\0" in code for code in codes):
+            return
         resolved = self._resolved_words(codes)
         if resolved and resolved != codes:
             self._command(resolved, bodies, depth)
@@ -166,20 +211,33 @@ class Analysis:
             raise ShellSyntaxError("nested too deep")
         words = [plain(code) for code in codes]
         self.commands[SimpleCommand.of(words)] = None
-        handed = delegation(words)
-        own = _own(words, codes, handed)
-        write = not only_reads(words)
+        name = program_name(words[0])
+        handed = delegation(name, words)
+        code = [at for at in code_words(name, words) if not has_glob(codes[at])]
+        own = _own(name, words, codes, handed, code)
+        write = not only_reads(name, words)
         starts = self.claims.starts
-        directories = _directory_options(own) if write or program_name(words[0]) == "git" else []
+        directories = _directory_options(own) if write or name == "git" else []
         for directory in directories:
             self.claims.directory(directory)
-        self._operands(program_name(words[0]), own, write)
-        self._builtin(words, codes)
-        self._handed(words, codes, handed, bodies, depth)
+        self._operands(name, own, write)
+        for at in code:
+            self.claims.text(words[at], write, Reading.CODE)
+        self._builtin(name, words, codes)
+        self._handed(name, codes, handed, bodies, depth)
+        if not handed.commands or name in _TAKES_NAMES:
+            self._take_input(name, words)
         if not handed.commands and not handed.reads_stdin:
-            self._bodies(bodies, write)
+            self._keep(bodies, write)
         if directories:
             self.claims.starts = starts
+
+    def _take_input(self, name: str, words: list[str]) -> None:
+        """Note what a command takes the texts of the line for that may reach it."""
+        if self._flow.reached:
+            self._input = max(self._input, input_reading(name, words))
+        if self._flow.substituted:
+            self._input = max(self._input, input_reading(name, words, substituted=True))
 
     def _operands(self, program: str, codes: list[str], write: bool) -> None:
         """Take in a program's own words: options and settings are never written to, but those for output."""
@@ -189,11 +247,12 @@ class Analysis:
             if remote:
                 self.claims.word(saved_name(remote[1]), write)
             elif program not in _DECLARE and not (setting and setting[1] in _FIND_PROGRAMS):
-                self.claims.word(code, write and not (setting or _READING_OPTION.match(code)))
+                expanded = code in self._expanded
+                reading = word_reading(program, code, expanded=expanded) if _BLANK.search(code) else Reading.NAMES
+                self.claims.word(code, write and not (setting or _READING_OPTION.match(code)), reading)
 
-    def _handed(self, words: list[str], codes: list[str], handed: Delegation, bodies: list[str], depth: int) -> None:
+    def _handed(self, name: str, codes: list[str], handed: Delegation, bodies: list[str], depth: int) -> None:
         """Take in what a command runs besides itself."""
-        name = program_name(words[0])
         for start, end in handed.commands:
             if "/" not in codes[start]:
                 self.claims.word(codes[start], write=True)
@@ -205,9 +264,8 @@ class Analysis:
             for body in bodies:
                 self._text(body, depth + 1, name)
 
-    def _builtin(self, words: list[str], codes: list[str]) -> None:
+    def _builtin(self, name: str, words: list[str], codes: list[str]) -> None:
         """Follow what changes the shell itself, and keep what is printed."""
-        name = program_name(words[0])
         if name in _CHANGE_DIRECTORY:
             targets = [code for code in codes[1:] if not code.startswith("-")]
             for target in targets or [HOME]:
@@ -216,9 +274,7 @@ class Analysis:
             for code in codes[1:]:
                 self._assign(code)
         elif name in _PRINT:
-            printed = decode_ansi(" ".join(words[1:]))
-            self.claims.text(printed, write=False)
-            self._data.append(printed)
+            self._keep([decode_ansi(" ".join(words[1:]))], write=False)
         elif name in _SED:
             for match in (found for word in words[1:] for found in islice(_SED_FILE.finditer(word), MAX_SED_FILES)):
                 self.claims.word(escape(match[3]), write=match[1] not in ("r", "R"))
@@ -240,18 +296,18 @@ class Analysis:
 
     def _words(self, codes: Iterable[str], write: bool) -> None:
         for code in codes:
-            self.claims.word(code, write)
+            self.claims.word(code, write, word_reading("", code, expanded=code in self._expanded))
 
-    def _bodies(self, bodies: list[str], write: bool) -> None:
-        """Here-documents that are data, until a shell reads them."""
-        for body in bodies:
-            self.claims.text(body, write)
-        self._data.extend(bodies)
+    def _keep(self, texts: Iterable[str], write: bool) -> None:
+        """Keep what is printed, and here-documents, until all that may read them is known."""
+        self._data.extend(Datum(text, write, self._flow.file) for text in texts)
 
     def _resolved(self, code: str) -> str:
+        if "\0" not in code:
+            return code
         resolved = resolve_expansions(code, self._variables)
-        if "\0" in code:
-            self._budget.spend(len(resolved))
+        self._budget.spend(len(resolved))
+        self._expanded.add(resolved)
         return resolved
 
     def _resolved_words(self, codes: list[str]) -> list[str]:
@@ -304,9 +360,12 @@ def _readings(text: str, shell: str) -> tuple[bool, ...]:
     return (True, False) if reads_differ(text) else (True,)
 
 
-def _own(words: list[str], codes: list[str], handed: Delegation) -> list[str]:
-    """The program's own words: neither itself, nor what it hands on, nor text for people."""
-    others = {0, *free_texts(words), *chain.from_iterable(starmap(range, handed.ranges))}
+def _own(name: str, words: list[str], codes: list[str], handed: Delegation, code: list[int]) -> list[str]:
+    """The program's own words: neither itself, nor what it hands on, nor code, patterns and text for people."""
+    patterns = [at for at in pattern_words(name, words) if not has_glob(codes[at]) and "\0" not in codes[at]]
+    if name != "git" and not (handed.ranges or code or patterns):
+        return codes[1:]
+    others = {0, *code, *patterns, *free_texts(name, words), *chain.from_iterable(starmap(range, handed.ranges))}
     return [code for at, code in enumerate(codes) if at not in others]
 
 

@@ -42,7 +42,7 @@ class CommandPattern:
         source: the pattern as it was given.
         prefix: the literal text that every match starts with.
         needle: the longest literal text that every match holds.
-        second_needle: the next one; empty where there is none.
+        literals: all of these, longest first; none is empty.
         first_word: what every match has before its first blank, or None where that differs.
     """
 
@@ -52,7 +52,8 @@ class CommandPattern:
         required = source[:-2] if self._optional_tail else source
         literals = _NOT_LITERAL.split(required)
         self.prefix = literals[0]
-        *_, self.second_needle, self.needle = ["", *sorted(literals, key=len)]
+        self.literals = tuple(sorted(filter(None, literals), key=len, reverse=True))
+        self.needle = self.literals[0] if self.literals else ""
         word, blank, _ = self.prefix.partition(" ")
         self.first_word = word if blank or len(literals) == 1 else None
 

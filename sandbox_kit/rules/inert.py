@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Protocol
 
 from sandbox_kit.rules.command_pattern import CommandPattern, compile_command
 from sandbox_kit.rules.cover import covers_command, covers_path
@@ -15,7 +15,6 @@ from sandbox_kit.types import Action
 
 __all__ = [
     "TOO_MANY_ALTERNATIVES",
-    "Placed",
     "inert_command_rules",
     "inert_path_rules",
     "too_many_alternatives",
@@ -23,56 +22,62 @@ __all__ = [
 
 MAX_CANDIDATES = 16
 MAX_ALTERNATIVES = 10_000
-TOO_MANY_ALTERNATIVES = f"the braces of its rules expand to more than {MAX_ALTERNATIVES} alternatives in all"
+TOO_MANY_ALTERNATIVES = (
+    f"its path rules have more than {MAX_ALTERNATIVES} alternatives in all: one for each rule, "
+    "or for each combination of its braces"
+)
 
 _WORK_DIR = "/qzx/work"
 _FILL = "qzx"
 
+Pair = tuple[int, int]
+"""The index of an inert rule, and that of the earlier one that covers it."""
 
-class Placed(NamedTuple):
-    """A rule and where it stands in its ruleset.
 
-    Attributes:
-        place: such as ``"read.rules[2]"``.
-        pattern: of a path or of a command.
-        action: what it decides.
-    """
-
-    place: str
-    pattern: str
-    action: Action
+class RuleLike(Protocol):
+    """What is looked at of a rule."""
 
     @property
-    def beneath(self) -> bool:
-        """Whether it also matches all beneath a match."""
-        return self.action != "allow"
+    def pattern(self) -> str:
+        """Of a path or of a command."""
+
+    @property
+    def action(self) -> Action:
+        """What it decides."""
 
 
-def inert_path_rules(rules: Sequence[Placed]) -> Iterator[str]:
-    """Yield a sentence for each rule that an earlier one certainly covers.
+def inert_path_rules(rules: Sequence[RuleLike], later: Sequence[RuleLike] = ()) -> Iterator[Pair]:
+    """Yield each rule of both that one before it in *rules* certainly covers with another action.
 
     One path that a rule matches tells which earlier rules can cover it; only those are then
     held to a proof.
 
     Args:
-        rules: of one operation, in the order in which they are tried.
+        rules: in the order in which they are tried.
+        later: what follows them; how these cover each other is not looked at.
+
+    Yields:
+        Pairs of indices, counted through both.
     """
-    if too_many_alternatives(rule.pattern for rule in rules):
-        yield TOO_MANY_ALTERNATIVES
-        return
-    globs = [parse_glob(rule.pattern) for rule in rules]
+    both = [*rules, *later]
+    globs = [parse_glob(rule.pattern) for rule in both]
     found = GlobSet(
-        Member(index, steps, rules[index].beneath)
-        for index, glob in enumerate(globs)
-        for steps in glob.steps(_WORK_DIR)
+        Member(index, steps, _beneath(rule))
+        for index, rule in enumerate(rules)
+        for steps in globs[index].steps(_WORK_DIR)
     )
-    for index, rule in enumerate(rules):
-        sample = _sample_path(globs[index])
+    for index, rule in enumerate(both):
+        sample = _sample_path(globs[index]) if rules else None
         earlier = [i for i in found.every(sample) if i < index and rules[i].action != rule.action] if sample else []
         for i in earlier[:MAX_CANDIDATES]:
-            if covers_path(globs[i], rules[i].beneath, globs[index], rule.beneath):
-                yield _sentence(rule, rules[i])
+            if covers_path(globs[i], _beneath(rules[i]), globs[index], _beneath(rule)):
+                yield index, i
                 break
+
+
+def _beneath(rule: RuleLike) -> bool:
+    """Whether it also matches all beneath a match."""
+    return rule.action != "allow"
 
 
 def too_many_alternatives(patterns: Iterable[str]) -> bool:
@@ -81,29 +86,22 @@ def too_many_alternatives(patterns: Iterable[str]) -> bool:
     return any(count > MAX_ALTERNATIVES for count in total)
 
 
-def inert_command_rules(rules: Sequence[Placed]) -> Iterator[str]:
-    """Yield a sentence for each rule that an earlier one certainly covers.
+def inert_command_rules(rules: Sequence[RuleLike]) -> Iterator[Pair]:
+    """Yield each rule that an earlier one certainly covers with another action, as :func:`inert_path_rules` does.
 
     Args:
         rules: of ``execute``, in the order in which they are tried.
     """
-    earlier: dict[Action, list[tuple[Placed, CommandPattern]]] = {}
-    for rule in rules:
+    earlier: dict[Action, list[tuple[int, CommandPattern]]] = {}
+    for index, rule in enumerate(rules):
         sample = rule.pattern.replace("*", _FILL)
         others = (each for action, found in earlier.items() if action != rule.action for each in found)
         for wide, pattern in others:
-            likely = pattern.matches(sample) or wide.pattern == rule.pattern
-            if likely and covers_command(wide.pattern, rule.pattern):
-                yield _sentence(rule, wide)
+            likely = pattern.matches(sample) or pattern.source == rule.pattern
+            if likely and covers_command(pattern.source, rule.pattern):
+                yield index, wide
                 break
-        earlier.setdefault(rule.action, []).append((rule, compile_command(rule.pattern)))
-
-
-def _sentence(rule: Placed, wide: Placed) -> str:
-    return (
-        f"{rule.place}: {rule.action} {rule.pattern} can never decide, "
-        f"{wide.place} covers it: {wide.action} {wide.pattern}"
-    )
+        earlier.setdefault(rule.action, []).append((index, compile_command(rule.pattern)))
 
 
 def _sample_path(glob: Glob) -> str | None:

@@ -80,6 +80,7 @@ class RawCommand:
         bodies: here-documents and here-strings, as text.
         header: the keyword whose head this is; such a command runs nothing itself.
         has_body: whether it has a here-document, read already or not, or a here-string.
+        piped: whether a pipe may lead to it.
     """
 
     assignments: list[Word] = Factory(list)
@@ -88,6 +89,7 @@ class RawCommand:
     bodies: list[str] = Factory(list)
     header: str = ""
     has_body: bool = False
+    piped: bool = False
 
     @property
     def is_empty(self) -> bool:

@@ -5,8 +5,7 @@ Everything is validated when it is built: a rule that is wrong never becomes one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -22,7 +21,12 @@ from sandbox_kit.errors import (
 )
 from sandbox_kit.rules.command_pattern import compile_command
 from sandbox_kit.rules.globs import parse_glob
-from sandbox_kit.rules.inert import Placed, inert_command_rules, inert_path_rules
+from sandbox_kit.rules.inert import (
+    TOO_MANY_ALTERNATIVES,
+    inert_command_rules,
+    inert_path_rules,
+    too_many_alternatives,
+)
 from sandbox_kit.types import Action, Operation
 
 __all__ = ["OPERATIONS", "PATH_OPERATIONS", "OperationPermissions", "PermissionRule", "PermissionRuleset"]
@@ -179,7 +183,10 @@ class PermissionRuleset:
     def __attrs_post_init__(self) -> None:
         for rule in self.rules:
             check_path_pattern(rule.pattern)
-        problems = dict.fromkeys(chain.from_iterable(map(self._inert, OPERATIONS)))
+        operations = [self.permissions(operation).rules for operation in PATH_OPERATIONS]
+        if too_many_alternatives(rule.pattern for rules in (self.rules, *operations) for rule in rules):
+            raise PolicyError([TOO_MANY_ALTERNATIVES])
+        problems = list(self._inert())
         if problems:
             raise PolicyError(problems)
 
@@ -248,13 +255,27 @@ class PermissionRuleset:
 
         return cls.from_dict(parse_document(_read_file(Path(path)), Path(path).suffix))
 
-    def _inert(self, operation: Operation) -> Iterator[str]:
-        own = self.permissions(operation).rules
-        rules = [Placed(f"{operation}.rules[{i}]", rule.pattern, rule.action) for i, rule in enumerate(own)]
-        if operation == "execute":
-            return inert_command_rules(rules)
-        rules += [Placed(f"rules[{i}]", rule.pattern, rule.action) for i, rule in enumerate(self.rules)]
-        return inert_path_rules(rules)
+    def _inert(self) -> Iterator[str]:
+        """A sentence for each rule that can never decide; what operations have in common is looked at once."""
+        yield from _sentences(inert_path_rules(self.rules), _placed("rules", self.rules))
+        known: dict[tuple[PermissionRule, ...], list[tuple[int, int]]] = {}
+        for operation in PATH_OPERATIONS:
+            own = self.permissions(operation).rules
+            if own not in known:
+                known[own] = [*inert_path_rules(own, self.rules)]
+            yield from _sentences(known[own], _placed(f"{operation}.rules", own) + _placed("rules", self.rules))
+        commands = self.permissions("execute").rules
+        yield from _sentences(inert_command_rules(commands), _placed("execute.rules", commands))
+
+
+def _placed(place: str, rules: Iterable[PermissionRule]) -> list[tuple[str, PermissionRule]]:
+    return [(f"{place}[{index}]", rule) for index, rule in enumerate(rules)]
+
+
+def _sentences(pairs: Iterable[tuple[int, int]], placed: Sequence[tuple[str, PermissionRule]]) -> Iterator[str]:
+    for inert, earlier in pairs:
+        (place, rule), (wide_place, wide) = placed[inert], placed[earlier]
+        yield f"{place}: {rule} can never decide, {wide_place} covers it: {wide}"
 
 
 def _read_file(path: Path) -> bytes:

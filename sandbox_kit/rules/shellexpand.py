@@ -52,8 +52,6 @@ def resolve_expansions(code: str, variables: Mapping[str, str]) -> str:
     Raises:
         ShellSyntaxError: it has too many expansions.
     """
-    if "\0" not in code:
-        return code
     if code.count("\0") > 2 * MAX_EXPANSIONS:
         raise ShellSyntaxError("too many expansions in a word")
     return _MARK.sub(lambda mark: _value(plain(mark[1]), variables), _SELF_ROOT.sub("", code))

@@ -18,6 +18,8 @@ from sandbox_kit.rules.shellwords import ShellSyntaxError, Word, WordReader, esc
 
 __all__ = ["parse_shell", "reads_differ"]
 
+_BLANK = frozenset((" ", "\t", "\\"))
+_OPERATORS = frozenset(("", ")", "#", "\n", "(", "<", ">", ";", "&", "|"))
 _BLANKS = re.compile(r"(?:[ \t]+|\\\n)+")
 _COMMENT = re.compile(r"#[^\n]*")
 _REDIRECTION = re.compile(r"<<<|<<-|<<|<>|<&|<|>>|>&|>\||>")
@@ -27,6 +29,7 @@ _DESCRIPTOR = re.compile(r"\d+|-|\d+-")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[[^]]*\])?\+?=")
 _TIME_OPTION = re.compile(r"(?:-p|--)(?![^ \t\n;&|()])")
 _DROPPED = ("if", "then", "elif", "else", "fi", "do", "done", "while", "until", "!", "{", "}")
+_KEYWORDS = frozenset((*_DROPPED, "esac", "for", "select", "case", "function", "[[", "time", "coproc"))
 _READS_DIFFER = re.compile(r"\$(?:\\\n)*'|&>|\((?:\\\n)*\(|\[\[")
 
 
@@ -76,43 +79,44 @@ class _ShellParser(WordReader):
         self.budget = budget
         self.found = found
         self.frames: list[_Frame] = []
-
-    @property
-    def frame(self) -> _Frame:
-        return self.frames[-1]
+        self.frame = _Frame("")
+        self.piped = False
 
     def read_nested(self, text: str) -> None:
         self.budget.nest(text, self.level + 1)
         parse_shell(text, self.bash, self.level + 1, self.budget, self.found)
 
     def read_commands(self, closer: str) -> None:
-        self.frames.append(_Frame(closer))
+        outer, self.frame = self.frame, _Frame(closer)
+        self.frames.append(self.frame)
         while self._step():
             pass
-        frame = self.frames.pop()
+        frame, self.frame = self.frames.pop(), outer
         if frame.open or (closer and frame.heredocs):
             raise ShellSyntaxError("something is left open")
 
     def _step(self) -> bool:
         """Read one token; False once the frame's list is at its end."""
-        self.take(_BLANKS)
         char = self.text[self.pos : self.pos + 1]
-        if char == "":
+        if char in _BLANK:
+            self.take(_BLANKS)
+            char = self.text[self.pos : self.pos + 1]
+        if char not in _OPERATORS:
+            self._word()
+        elif char == "":
             return self._end()
-        if char == ")":
+        elif char == ")":
             return self._close()
-        if char == "#":
+        elif char == "#":
             self.take(_COMMENT)
         elif char == "\n":
             self._newline()
-        elif char in "<>" or (self.bash and char == "&" and _BASH_REDIRECTION.match(self.text, self.pos)):
-            self._redirection()
-        elif char in ";&|":
-            self._separator()
         elif char == "(":
             self._open()
+        elif char in "<>" or (self.bash and char == "&" and _BASH_REDIRECTION.match(self.text, self.pos)):
+            self._redirection()
         else:
-            self._word()
+            self._separator()
         return True
 
     def _end(self) -> bool:
@@ -139,6 +143,7 @@ class _ShellParser(WordReader):
     def _flush(self) -> None:
         """End the command that is being read."""
         if not self.frame.command.is_empty:
+            self.frame.command.piped = self.piped
             self.found.append(self.frame.command)
             self.frame.command = RawCommand()
 
@@ -161,6 +166,7 @@ class _ShellParser(WordReader):
                 raise ShellSyntaxError("unexpected operator in a case pattern")
             return
         self._flush()
+        self.piped = self.piped or separator in ("|", "|&")
         if separator in (";;", ";&", ";;&"):
             if frame.open[-1:] != ["case"]:
                 raise ShellSyntaxError(f"{separator} outside case")
@@ -226,7 +232,7 @@ class _ShellParser(WordReader):
     def _is_keyword(self, word: Word) -> bool:
         """Whether *word* stands where a command starts and is a keyword, and act on it."""
         command = self.frame.command
-        if command.words or command.assignments or command.redirections:
+        if word.head not in _KEYWORDS or command.words or command.assignments or command.redirections:
             return False
         if word.is_bare(*_DROPPED):
             return True

@@ -24,6 +24,7 @@ MAX_PARTS = 1 << 14
 _SPECIAL = re.compile(r"[\\*?\[\]{},~]")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _BARE_RUN = re.compile(r"[^ \t\n'\"\\$`;&|<>()]+")
+_BARE_WORD = re.compile(r"[^ \t\n'\"\\$`;&|<>()]++(?![^ \t\n;&|<>()])")
 _QUOTED_RUN = re.compile(r'[^"\\$`]+')
 _HEREDOC_RUN = re.compile(r"[^\\$`]+")
 _PARAMETER_RUN = re.compile(r"[^}'\"\\$`]+")
@@ -162,6 +163,10 @@ class WordReader(ABC):
 
     def read_word(self) -> Word:
         """The word that starts here; its code is empty if none does."""
+        whole = _BARE_WORD.match(self.text, self.pos)
+        if whole is not None:
+            self.pos = whole.end()
+            return Word(whole[0], head=whole[0])
         self.skip_continuations()
         head, quoted = self.take(_BARE_RUN), False
         parts = [head]

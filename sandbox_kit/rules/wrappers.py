@@ -10,7 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import Factory, define, frozen
 
-__all__ = ["READERS", "SHELLS", "Delegation", "delegation", "free_texts", "only_reads", "program_name"]
+__all__ = [
+    "READERS",
+    "SHELLS",
+    "Delegation",
+    "delegation",
+    "free_texts",
+    "git_subcommand",
+    "only_reads",
+    "program_name",
+]
 
 _READERS = """
     . [ [[ awk b2sum base32 base64 basename cat cd cksum cmp column comm cut date df diff dir dirname du echo egrep
@@ -156,19 +165,18 @@ def program_name(word: str) -> str:
     return name[1:] if name.startswith("-") and name[1:] in SHELLS else name
 
 
-def only_reads(words: Sequence[str]) -> bool:
-    """Whether the command, given as its words, never writes to a file that it names."""
-    name = program_name(words[0])
+def only_reads(name: str, words: Sequence[str]) -> bool:
+    """Whether the program *name*, run as *words*, never writes to a file that it names."""
     writing = _WRITING_OPTIONS.get(name)
-    reads = _git_subcommand(words)[1] in _GIT_READERS if name == "git" else name in READERS
+    reads = git_subcommand(words)[1] in _GIT_READERS if name == "git" else name in READERS
     return reads and not (writing and any(writing.match(word) for word in words[1:]))
 
 
-def free_texts(words: Sequence[str]) -> Iterator[int]:
-    """The indices of words that are text for people, such as a commit message."""
-    if program_name(words[0]) != "git":
+def free_texts(name: str, words: Sequence[str]) -> Iterator[int]:
+    """The indices of the words of the program *name* that are text for people, such as a commit message."""
+    if name != "git":
         return
-    start, subcommand = _git_subcommand(words)
+    start, subcommand = git_subcommand(words)
     if subcommand not in _GIT_WITH_MESSAGE:
         return
     for at in range(start + 1, len(words)):
@@ -178,7 +186,7 @@ def free_texts(words: Sequence[str]) -> Iterator[int]:
             yield at if match[2] else at + 1
 
 
-def _git_subcommand(words: Sequence[str]) -> tuple[int, str]:
+def git_subcommand(words: Sequence[str]) -> tuple[int, str]:
     """Where git's subcommand stands, and which it is; empty if there is none."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
@@ -186,9 +194,9 @@ def _git_subcommand(words: Sequence[str]) -> tuple[int, str]:
     return at, words[at] if at < len(words) else ""
 
 
-def delegation(words: Sequence[str]) -> Delegation:
-    """What the command, given as its words, runs besides itself."""
-    name, found = program_name(words[0]), Delegation()
+def delegation(name: str, words: Sequence[str]) -> Delegation:
+    """What the program *name*, run as *words*, runs besides itself."""
+    found = Delegation()
     if name in SHELLS:
         _shell(words, found)
     elif name in ("find", "fd", "fdfind"):

@@ -40,6 +40,30 @@ def test_home_and_globs_stand_for_what_the_shell_makes_of_them(
     assert refusal(inspected, command).rule == "deny **/.env"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat /et?/passwd",
+        "cat /*/passwd",
+        "cat /etc/pass*",
+        "cat ../../et[c]/x",
+        "cd /; cat e*/passwd",
+        "cat top/e?c/passwd",
+    ],
+)
+def test_globs_outside_the_workspace_stand_for_what_rules_name(
+    inspected: GuardedSandbox, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "top").symlink_to("/")
+    climbed = command.replace("../..", "/".join([".."] * len(tmp_path.parts)))
+    assert refusal(inspected, climbed).rule == "deny /etc/**"
+
+
+def test_globs_outside_the_workspace_that_no_rule_names_are_let_through(inspected: GuardedSandbox) -> None:
+    with inspected:
+        assert inspected.execute("echo /b[i]n /n*where missing/*").exit_code == 0
+
+
 def test_a_star_leaves_hidden_names_to_who_writes_the_dot(inspected: GuardedSandbox, tmp_path: Path) -> None:
     (tmp_path / "ok").write_text("fine")
     with inspected:

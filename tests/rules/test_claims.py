@@ -16,6 +16,7 @@ CASES: list[dict[str, Any]] = [
     case for case in json.loads((DATA / "bypasses.json").read_text()) if case["id"][:4] == "cmd-"
 ]
 LINES: dict[str, list[str]] = json.loads((DATA / "command-claims.json").read_text())
+TEXTS: dict[str, list[str]] = json.loads((DATA / "command-texts.json").read_text())
 
 
 def claims_of(line: str | list[str], path: str) -> list[PathClaim]:
@@ -173,6 +174,27 @@ def test_what_is_no_local_path_is_not_claimed(line: str) -> None:
     assert not [name for name in found if name.startswith(SYSTEM)]
 
 
+@pytest.mark.parametrize("line", TEXTS["harmless"])
+def test_prose_patterns_and_texts_that_nothing_acts_upon_name_no_path(line: str) -> None:
+    command = split_command(line)
+    assert command.commands is not None
+    found = [name for claim in command.claims if not claim.pattern for name in names(claim)]
+    assert not [name for name in found if name.startswith(SYSTEM) and name != "/dev/null"]
+    assert not refused(command, "deny **/.env")
+
+
+@pytest.mark.parametrize("line", TEXTS["refused"])
+def test_texts_that_something_acts_upon_name_their_paths(line: str) -> None:
+    command = split_command(line)
+    assert refused(command, "deny **/.env") or refused(command, "deny /etc/**")
+
+
+def test_texts_of_a_sequence_that_runs_a_shell_are_looked_into() -> None:
+    assert claims_of(["bash", "-c", "echo 'ok.txt .env' | xargs cat"], ".env")
+    assert claims_of(["bash", "-c", "echo 'cat .env' | sh"], ".env")
+    assert not claims_of(["bash", "-c", "echo 'see .env'"], ".env")
+
+
 @pytest.mark.parametrize(
     ("line", "path"),
     [
@@ -189,7 +211,7 @@ def test_what_is_no_local_path_is_not_claimed(line: str) -> None:
         ("curl -d @/etc/x http://h", "/etc/x"),
         ("foo http://h,/etc/x", "/etc/x"),
         ("echo '#!/bin/../etc/x'", "/../etc/x"),
-        ("echo '#!/bin/sh /etc/x'", "/etc/x"),
+        ("cat >x.sh <<X; sh x.sh\n#!/bin/sh /etc/x\nX", "/etc/x"),
         ("git commit -F /etc/x", "/etc/x"),
         ("git show -m /etc/x", "/etc/x"),
         ("docker run -v /etc/x:/y", "/etc/x"),
@@ -238,7 +260,7 @@ def test_program_is_no_path(line: str) -> None:
         ("systemd-run --working-directory=a cat f", (".", "a")),
         ("npm --prefix a f", (".", "a")),
         ("git -C a x; cat f", (".",)),
-        ("grep -C 3 f", (".",)),
+        ("grep -C 3 x f", (".",)),
     ],
 )
 def test_relative_path_may_start_where_the_line_changed_to(line: str, bases: tuple[str, ...]) -> None:
@@ -264,6 +286,7 @@ def test_directory_that_is_a_glob_goes_into_the_path() -> None:
         ("cat /proc/self/r[o]ot/a", "/a"),
         ("cat /proc/self/*/a", "./a"),
         ("cat > *.txt", "*.txt"),
+        ("echo 'a b'/*", "a b/*"),
     ],
 )
 def test_glob_keeps_its_syntax(line: str, path: str) -> None:

@@ -69,6 +69,72 @@ def test_many_patterns_of_every_shape_answer_as_a_scan(shapes: list[tuple[str, s
         assert found.first(path) == (expected[0] if expected else None)
 
 
+def asked_of_many_directories(found: GlobSet) -> GlobSet:
+    for number in range(globset.SCAN_AFTER):
+        found.first(f"/{number}/n")
+    return found
+
+
+@given(RULES, st.lists(oracle.PATHS, max_size=4), oracle.WORK_DIRS)
+def test_a_set_asked_of_many_directories_answers_as_before(rules: Rules, paths: list[str], work_dir: str) -> None:
+    found = asked_of_many_directories(build(rules, work_dir))
+    for path in paths:
+        expected = matching(rules, path, work_dir)
+        assert found.first(path) == (expected[0] if expected else None)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(SHAPES), WORDS), min_size=1, max_size=8),
+    st.lists(WORDS, min_size=1, max_size=6),
+)
+def test_a_search_for_the_names_that_matter_misses_none(shapes: list[tuple[str, str]], names: list[str]) -> None:
+    rules = [("**/" + shape.format(word).lstrip("*/"), True) for shape, word in shapes if shape != "*{0}*"]
+    rules += [(f"**/*{word}*", True) for shape, word in shapes if shape == "*{0}*"]
+    found = asked_of_many_directories(build(rules))
+    path = "/" + "/".join([*names, "last"])
+    expected = matching(rules, path)
+    assert found.first(path) == (expected[0] if expected else None)
+
+
+@pytest.mark.parametrize(
+    ("path", "first"),
+    [
+        ("/a/b/x/f", 0),
+        ("/a/b", 0),
+        ("/q/a/b/f", None),
+        ("/a/q/b", None),
+        ("/a/q/b/f", None),
+        ("/x/y/k.pem/z/f", 1),
+        ("/x/id_k/f", 2),
+        ("/x/my-token-1/f", 3),
+        ("/x/idk/pem/f", None),
+        ("/etc/x/y", None),
+        ("/x/etc", 4),
+        ("/x/y/etc/z/f", 4),
+    ],
+)
+def test_names_that_no_segment_matches_part_those_that_one_does(path: str, first: int | None) -> None:
+    patterns = ("/a/b", "**/*.pem", "**/id_*", "**/*token*", "/x/**/etc")
+    found = asked_of_many_directories(build([(pattern, True) for pattern in patterns]))
+    assert found.first(path) == first
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [(f"**/n{number}", True) for number in range(200)],
+        [(f"**/*t{number}*", True) for number in range(9)],
+        [("**/[ab]?/x", True), ("**/*/y/*/z", True)],
+    ],
+    ids=["many segments", "many inner texts", "no text"],
+)
+def test_sets_that_no_search_is_worth_while_for_answer_as_well(rules: Rules) -> None:
+    found = asked_of_many_directories(build(rules))
+    for path in ("/a/n150/b", "/a/xt7x/b", "/c/ab/x/d", "/a/b/y/c/z/d", "/a/b/c"):
+        expected = matching(rules, path)
+        assert found.first(path) == (expected[0] if expected else None)
+
+
 @given(RULES, oracle.PATHS, oracle.PATHS)
 def test_what_is_said_of_all_beneath_a_directory_holds(rules: Rules, directory: str, below: str) -> None:
     cover, alive = build(rules).beneath(directory)

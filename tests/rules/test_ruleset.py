@@ -188,6 +188,19 @@ def test_a_common_rule_is_inert_behind_an_operations_own() -> None:
     assert sorted(problem.partition(" ")[0] for problem in caught.value.problems) == ["rules[0]:", "rules[1]:"]
 
 
+def test_an_inert_rule_is_told_once_for_each_place_that_makes_it_so() -> None:
+    own = OperationPermissions(rules=rules(("allow", "/w/**"), ("deny", "/w/x")))
+    with pytest.raises(PolicyError) as caught:
+        PermissionRuleset(
+            rules=rules(("deny", "*.pem"), ("allow", "/w/a.pem"), ("deny", "/w/b")), read=own, ls=own, grep=own
+        )
+    own_ones = [f"{name}.rules[1]: deny /w/x can never decide" for name in ("read", "ls", "grep")]
+    common = [f"rules[2]: deny /w/b can never decide, {name}.rules[0] covers it" for name in ("read", "ls", "grep")]
+    expected = ["rules[1]: allow /w/a.pem can never decide", *own_ones, *common]
+    assert len(caught.value.problems) == len(expected)
+    assert all(any(problem.startswith(each) for problem in caught.value.problems) for each in expected)
+
+
 def test_a_command_rule_that_an_earlier_one_covers_is_refused() -> None:
     with pytest.raises(PolicyError) as caught:
         PermissionRuleset(
@@ -374,6 +387,10 @@ def test_the_alternatives_of_a_ruleset_are_bounded() -> None:
     parts["rules"] = [{"pattern": pattern, "action": "deny"} for pattern in LARGE[3:]]
     with pytest.raises(PolicyError, match=words):
         PermissionRuleset.from_dict(parts)
+    own = {name: OperationPermissions(rules=[PermissionRule(LARGE[0], "deny")]) for name in ("read", "ls", "glob")}
+    assert PermissionRuleset(rules=[PermissionRule(pattern, "deny") for pattern in LARGE[4:]], **own).read
+    with pytest.raises(PolicyError, match=words):
+        PermissionRuleset(rules=[PermissionRule(pattern, "deny") for pattern in LARGE[3:]], **own)
 
 
 def test_a_large_document_is_refused_soon() -> None:
