@@ -1,7 +1,7 @@
 """grep of LocalBackend, bare and guarded, beside the search program's own output read raw.
 
 ``python -m benchmarks.bench_grep``. The tree is a copy of up to 5,000 files of this Python's library.
-A figure is the median of several interleaved rounds, in ms.
+A figure is the least of several interleaved rounds, in ms.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.bench_filter import chosen_words, make_tree, median_ms, plain_grep, plain_ripgrep, read_raw
+from benchmarks.bench_filter import chosen_words, least_ms, make_tree, plain_grep, plain_ripgrep, read_raw
 from sandbox_kit.backends.local import LocalBackend, search
 from sandbox_kit.contract import Backend
 from sandbox_kit.guard import guarding
@@ -50,7 +50,7 @@ def main() -> None:
                 f" {'bare':>8} {'guarded':>8} {'x rg':>6} {'x grep':>7}"
             )
             for word, hits in chosen_words(tree).items():
-                rg, grep, plain, held = median_ms(
+                rg, grep, plain, held = least_ms(
                     lambda word=word: read_raw([rg_path, *plain_ripgrep(word)[1:]], tree),  # type: ignore[misc]
                     lambda word=word: read_raw([grep_path, *plain_grep(word)[1:]], tree),  # type: ignore[misc]
                     through(bare, word),

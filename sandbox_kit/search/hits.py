@@ -61,7 +61,7 @@ def confirm(hit: Hit, data: bytes, *, base: int = 0, context: int = 0, max_line:
     library itself opened, pinned and judged has the same line at the same place::
 
         data = read_all(pinned_descriptor)
-        hits = (confirm(hit, data, context=context) for hit in search_filter.feed(chunk))
+        hits = (confirm(hit, data, context=context) for hit in expand(search_filter.feed(chunk)))
         yield from (hit.to_match(path) for hit in hits if hit is not None)
 
     Args:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -30,14 +31,14 @@ class Matches(Iterator[GrepMatch]):
     ends the search. Several threads may take matches from it, one at a time.
 
     Args:
-        source: yields the matches; closing it ends the search.
+        source: yields the matches, as they are found: one, or more at a time; closing it ends the search.
         report: what *source* writes besides; None if nothing.
         limit: how many matches to give at most; None sets no limit.
     """
 
     def __init__(
         self,
-        source: Generator[GrepMatch, None, None],
+        source: Generator[Sequence[GrepMatch], None, None],
         report: SearchReport | None = None,
         *,
         limit: int | None = None,
@@ -45,6 +46,8 @@ class Matches(Iterator[GrepMatch]):
         self._source = source
         self._report = report or SearchReport()
         self._left = limit
+        self._ready: deque[GrepMatch] = deque()
+        self._over = False
         self._truncated = False
         self._lock = threading.RLock()
 
@@ -65,21 +68,36 @@ class Matches(Iterator[GrepMatch]):
         return self
 
     def __next__(self) -> GrepMatch:
+        try:
+            return self._ready.popleft()
+        except IndexError:
+            return self._search()
+
+    def _search(self) -> GrepMatch:
+        """Return the next match, from those that are found together with it."""
         with self._lock:
-            match = next(self._source)
-            if self._left is None:
-                return match
-            if self._left == 0:
-                self._truncated = True
-                self._source.close()
-                raise StopIteration
-            self._left -= 1
-            return match
+            while not self._ready:
+                if self._over:
+                    self._truncated = True
+                    self._source.close()
+                    raise StopIteration
+                self._take(next(self._source))
+            return self._ready.popleft()
+
+    def _take(self, found: Sequence[GrepMatch]) -> None:
+        """Make *found* ready, up to the limit."""
+        if self._left is not None:
+            self._over = len(found) > self._left
+            found = found[: self._left]
+            self._left -= len(found)
+        self._ready.extend(found)
 
     def close(self) -> None:
         """End the search; there are no further matches. Twice is fine."""
         with self._lock:
             self._source.close()
+            self._ready.clear()
+            self._over = False
 
     def __enter__(self) -> Self:
         return self

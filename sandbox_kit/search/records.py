@@ -95,6 +95,11 @@ class RecordParser:
         self._open: _OpenLine | None = None
         self._binary_name: bytes | None = None
 
+    @property
+    def ended(self) -> bytes | None:
+        """The file whose last hit, a binary one, was given; None if there is none, or another file came since."""
+        return self._binary_name
+
     def feed(self, chunk: bytes) -> list[Hit]:
         """Return the hits that *chunk* made whole, in order.
 
@@ -147,25 +152,10 @@ class RecordParser:
 
     def _records(self, data: bytes, end: int) -> list[Hit]:
         """Return the hits of the whole records that *data* has before *end*."""
-        found: list[tuple[bytes, ...]] = _RECORD.findall(data, 0, end)
-        if self._is_plain(data, end, found):
-            return [
-                Hit(name, int(number), int(offset), text) for name, number, sign, offset, text in found if sign == b":"
-            ]
         hits: list[Hit] = []
-        for name, number, sign, offset, raw in found:
+        for name, number, sign, offset, raw in _RECORD.findall(data, 0, end):
             hits += self._push(Line(name, int(number), int(offset), *clean(raw, self._max_line), sign == b":"))
         return hits
-
-    def _is_plain(self, data: bytes, end: int, found: list[tuple[bytes, ...]]) -> bool:
-        """Return whether every line is to be given as it stands."""
-        return (
-            self._window is None
-            and self._binary_name is None
-            and (end <= self._max_line or max(len(record[-1]) for record in found) <= self._max_line)
-            and data.count(b"\0", 0, end) == len(found)
-            and data.find(b"\r\n", 0, end) < 0
-        )
 
     def _push(self, line: Line) -> list[Hit]:
         if line.name != self._binary_name:

@@ -12,6 +12,7 @@ from sandbox_kit.errors import RemoteProtocolError
 from sandbox_kit.search.filter import ByteFilter, GrepFilter
 from sandbox_kit.search.hits import Hit
 from sandbox_kit.search.records import MAX_NAME, RecordParser
+from sandbox_kit.search.runs import expand
 
 from .oracles import cut_at, has_word, hits_in, printed
 
@@ -28,7 +29,7 @@ def allowed(name: bytes) -> bool:
 
 
 def fed(search_filter: GrepFilter, chunks: list[bytes]) -> list[Hit]:
-    return [hit for chunk in chunks for hit in search_filter.feed(chunk)] + search_filter.close()
+    return [hit for chunk in chunks for hit in expand(search_filter.feed(chunk))] + expand(search_filter.close())
 
 
 def unlike_neighbours(tree: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -19,12 +19,12 @@ class Search:
         self.ended = False
         self.report = SearchReport()
 
-    def run(self) -> Generator[GrepMatch, None, None]:
+    def run(self) -> Generator[list[GrepMatch], None, None]:
         try:
             for number in range(1, self.total + 1):
                 self.found = number
                 self.report.skipped.append(Skipped(f"locked{number}", "permission denied by the file system"))
-                yield GrepMatch("f", number, "line")
+                yield [GrepMatch("f", number, "line")]
         finally:
             self.ended = True
 
@@ -57,8 +57,8 @@ def test_leaving_with_ends_the_search() -> None:
 
 
 def test_an_error_of_the_search_passes_through_once() -> None:
-    def broken() -> Generator[GrepMatch, None, None]:
-        yield GrepMatch("f", 1, "line")
+    def broken() -> Generator[list[GrepMatch], None, None]:
+        yield [GrepMatch("f", 1, "line")]
         raise OSError("gone")
 
     matches = Matches(broken())
@@ -78,6 +78,32 @@ def test_truncated_says_that_there_is_one_more(total: int, limit: int, given: in
     assert (matches.truncated, search.ended) == (truncated, True)
     assert search.found == min(total, limit + 1)
     assert list(matches) == []
+
+
+def several(*sizes: int) -> Generator[list[GrepMatch], None, None]:
+    """A search that finds that many matches at a time."""
+    number = 0
+    for size in sizes:
+        yield [GrepMatch("f", number + index, "line") for index in range(size)]
+        number += size
+
+
+@pytest.mark.parametrize("limit", [None, 0, 1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("sizes", [(5,), (1, 4), (0, 2, 0, 0, 3, 0), (2, 2, 1)])
+def test_matches_that_are_found_together_are_given_one_by_one(sizes: tuple[int, ...], limit: int | None) -> None:
+    matches = Matches(several(*sizes), limit=limit)
+    total = 5 if limit is None else min(limit, 5)
+    assert [match.line_number for match in matches] == list(range(total))
+    assert matches.truncated == (limit is not None and limit < 5)
+    assert list(matches) == []
+
+
+def test_closing_drops_what_was_found_together_with_the_last_match() -> None:
+    matches = Matches(several(3, 3), limit=2)
+    assert next(matches).line_number == 0
+    matches.close()
+    assert list(matches) == []
+    assert not matches.truncated
 
 
 def test_skipped_grows_with_the_search() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Generator, Iterable
 
 from attrs import frozen
 
@@ -12,6 +13,7 @@ from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import PathEscapeError
 from sandbox_kit.paths import display, join, parts, relative
 from sandbox_kit.search.hits import Hit, confirm
+from sandbox_kit.search.runs import Found, Run, as_text
 from sandbox_kit.types import GrepMatch, Skipped
 
 __all__ = ["Proof", "Tree", "opened"]
@@ -53,33 +55,26 @@ class Proof:
         self._shown = ""
         self._file: Descriptor | None = None
         self._part = b""
+        self._text = ""
         self._base = 0
         self._ends = True
 
-    def matches(self, hits: list[Hit]) -> list[GrepMatch]:
-        """Return what is borne out of *hits*.
+    def matches(self, found: Iterable[Found]) -> Generator[list[GrepMatch], None, None]:
+        """Yield what is borne out of *found*, one file after the other."""
+        for each in found:
+            if each.name != self._name:
+                self._open(each.name)
+            if sure := self._sure(each) if isinstance(each, Run) else self._close_look((each,)):
+                yield sure
 
-        A line of a small file that stands there as it was printed, and no more, needs no closer look.
-        """
-        sure: list[GrepMatch] = []
-        for hit in hits:
-            if hit[0] != self._name:
-                self._open(hit[0])
-            number, offset, line = hit[1:4]
-            data, end = self._part, offset + len(line)
-            if (
-                data[offset:end] == line
-                and data[end : end + 1] == b"\n"
-                and (data[offset - 1 : offset] == b"\n" or not offset)
-                and self._is_plain(hit)
-            ):
-                sure.append(GrepMatch(self._shown, number, line.decode("utf-8", "replace")))
-            elif (confirmed := self._confirm(hit)) is not None:
-                sure.append(confirmed.to_match(self._shown))
-        return sure
+    def _sure(self, run: Run) -> list[GrepMatch]:
+        """Compare all lines at once; each for itself where that does not do."""
+        sure = run.matches(self._shown, self._text)
+        return sure if len(sure) == len(run.rows) else self._close_look(run.hits())
 
-    def _is_plain(self, hit: Hit) -> bool:
-        return self._file is None and not self._context and not hit.binary
+    def _close_look(self, hits: Iterable[Hit]) -> list[GrepMatch]:
+        confirmed = map(self._confirm, hits)
+        return [hit.to_match(self._shown) for hit in confirmed if hit is not None]
 
     def _confirm(self, hit: Hit) -> Hit | None:
         if self._file is not None and not self._covers(hit.offset) and not self._read_around(hit.offset):
@@ -89,7 +84,7 @@ class Proof:
 
     def _open(self, name: bytes) -> None:
         """Take up a file: a small one whole; nothing of one that is not there under that name any more."""
-        self._name, self._file, self._part, self._base = name, None, b"", 0
+        self._name, self._file, self._part, self._text, self._base = name, None, b"", "", 0
         self._shown = display(self._tree.typed_name(name), self._tree.root.name)
         file = opened(self._tree, os.fsdecode(name))
         if file is None:
@@ -100,6 +95,7 @@ class Proof:
             return
         with file:
             self._part = os.read(file.fd, size + 1)
+        self._text = as_text(self._part)
 
     def _covers(self, offset: int) -> bool:
         """Whether the line at *offset* and its context are in the part at hand."""
@@ -130,23 +126,22 @@ def opened(tree: Tree, name: str) -> Descriptor | None:
         PermissionError: the file system refuses.
     """
     try:
-        fd = tree.root.open_plain([*parts(relative(tree.real, tree.root.name)), *parts(name)], _READ)
-        if fd is None:
-            fd = _walked(tree.root, join(tree.real, name))
+        file = tree.root.open_plain([*parts(relative(tree.real, tree.root.name)), *parts(name)], _READ)
+        if file is None:
+            file = _walked(tree.root, join(tree.real, name))
     except PathEscapeError:
         return None
     except PermissionError:
         raise
     except OSError:
         return None
-    file = Descriptor(fd)
     return file if stat.S_ISREG(os.fstat(file.fd).st_mode) else None
 
 
-def _walked(root: Root, path: str) -> int:
+def _walked(root: Root, path: str) -> Descriptor:
     """Open a file component by component; a link on the way is an escape."""
     spot = root.find(path, _refuse, follow=False)
-    return os.open(spot.name, _READ | NOFOLLOW, dir_fd=spot.parent.fd)
+    return Descriptor.open(spot.name, _READ | NOFOLLOW, spot.parent.fd)
 
 
 def _refuse(name: str) -> None:

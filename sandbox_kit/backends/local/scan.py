@@ -10,13 +10,29 @@ from attrs import frozen
 
 from sandbox_kit.backends.local.pin import Spot, descend
 from sandbox_kit.backends.local.system import Descriptor, path_error, told_of
+from sandbox_kit.backends.local.unfinished import is_unfinished
 from sandbox_kit.paths import display, join
 from sandbox_kit.primitives import Authorize, Entry, Operations
-from sandbox_kit.types import FileInfo, Skipped
+from sandbox_kit.types import FileInfo, Operation, Skipped
 
-__all__ = ["Scan", "file_info"]
+__all__ = ["NOWHERE", "Leads", "Scan", "file_info"]
 
-Target = Callable[[Spot, os.stat_result], tuple[str, ...]]
+
+@frozen
+class Leads:
+    """Where a link leads.
+
+    Attributes:
+        hops: real names of the links on the way, itself included, and of what each ``..`` leaves.
+        names: real names of what it leads to.
+    """
+
+    hops: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+NOWHERE = Leads()
+Target = Callable[[Spot, os.stat_result], Leads]
 
 
 def file_info(name: str, work_dir: str, info: os.stat_result) -> FileInfo:
@@ -64,7 +80,7 @@ class Scan:
     Args:
         work_dir: where shown paths start.
         operations, authorize: as in a primitive.
-        target: gives the real name of a link's target; None when nobody asks.
+        target: tells where a link leads, and of another entry that it leads nowhere; None when nobody asks.
     """
 
     def __init__(self, work_dir: str, operations: Operations, authorize: Authorize, target: Target | None) -> None:
@@ -113,11 +129,13 @@ class Scan:
     def _allowed(self, typed: str, place: Spot) -> bool:
         if self._target is None:
             return True
-        target = self._target(place, place.info) if place.info is not None else ()
-        names = tuple(dict.fromkeys((typed, place.real, *target)))
-        return all(
-            self._authorize(operation, names, identity=place.identity, found=True) for operation in self._operations
-        )
+        leads = NOWHERE if place.info is None else self._target(place, place.info)
+        names = tuple(dict.fromkeys((typed, place.real, *leads.names)))
+        return all(self._may(operation, names, place, leads.hops) for operation in self._operations)
+
+    def _may(self, operation: Operation, names: tuple[str, ...], place: Spot, hops: tuple[str, ...]) -> bool:
+        passed = all(self._authorize(operation, (hop,), found=True, hop=True) for hop in hops)
+        return passed and self._authorize(operation, names, identity=place.identity, found=True)
 
     def _closed(self, here: _Level, error: OSError) -> Generator[Entry, None, None]:
         """Tell of a directory that cannot be read: the start refuses the walk, one that went is left out."""
@@ -133,4 +151,4 @@ class Scan:
 
 def _entries(directory: Descriptor) -> list[str]:
     with os.scandir(directory.fd) as entries:
-        return sorted(entry.name for entry in entries)
+        return sorted(entry.name for entry in entries if not is_unfinished(entry.name))

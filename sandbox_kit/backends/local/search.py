@@ -20,8 +20,9 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
 from sandbox_kit.backends.local.proof import Proof, Tree, opened
-from sandbox_kit.backends.local.scan import Scan
+from sandbox_kit.backends.local.scan import NOWHERE, Leads, Scan
 from sandbox_kit.backends.local.system import Descriptor, path_error
+from sandbox_kit.backends.local.unfinished import is_unfinished
 from sandbox_kit.errors import LimitExceededError, RemoteProtocolError, SandboxTimeoutError
 from sandbox_kit.paths import join, normalise, relative, within
 from sandbox_kit.primitives import Authorize, Operations, Query, allow
@@ -140,8 +141,8 @@ class Search:
         self._file_timeout = file_timeout
         self._silent = True
 
-    def run(self, argv: Sequence[str]) -> Generator[GrepMatch, None, None]:
-        """Yield the matches that may be seen; closing it ends the program.
+    def run(self, argv: Sequence[str]) -> Generator[Sequence[GrepMatch], None, None]:
+        """Yield the matches that may be seen, some of one file at a time; closing it ends the program.
 
         Args:
             argv: a program's :func:`command`.
@@ -162,7 +163,7 @@ class Search:
             if self._silent and not unread:
                 yield from self._here()
 
-    def _by_program(self, argv: Sequence[str]) -> Generator[GrepMatch, None, int | None]:
+    def _by_program(self, argv: Sequence[str]) -> Generator[Sequence[GrepMatch], None, int | None]:
         """Yield what the program finds; return its exit code, None where it cannot be started."""
         query = self._query
         found = GrepFilter(_Judged(query, self._tree, self._operations, self._authorize), context=query.context)
@@ -201,7 +202,7 @@ class Search:
                 skipped.append(Skipped(shown, path_error(error, shown).reason))
         return skipped
 
-    def _here(self) -> Generator[GrepMatch, None, None]:
+    def _here(self) -> Generator[Sequence[GrepMatch], None, None]:
         """Search within this process."""
         scanner = Scanner(self._query.dialect, context=self._query.context, time_limit=self._file_timeout)
         for shown, name in self._files(self._report.skipped):
@@ -214,17 +215,17 @@ class Search:
             except OSError as error:
                 self._report.skipped.append(Skipped(shown, path_error(error, shown).reason))
 
-    def _scanned(self, scanner: Scanner, shown: str, name: str) -> Generator[GrepMatch, None, None]:
+    def _scanned(self, scanner: Scanner, shown: str, name: str) -> Generator[Sequence[GrepMatch], None, None]:
         file = opened(self._tree, name)
         if file is not None:
             with file, io.BufferedReader(io.FileIO(file.fd, closefd=False)) as stream:
                 for hit in scanner.scan(stream):
-                    yield hit.to_match(shown)
+                    yield (hit.to_match(shown),)
 
 
-def _no_target(place: object, info: object) -> tuple[str, ...]:
-    """What a link leads to, for a walk that passes links by."""
-    return ()
+def _no_target(place: object, info: object) -> Leads:
+    """Where a link leads, for a walk that passes links by."""
+    return NOWHERE
 
 
 class _Judged:
@@ -238,7 +239,7 @@ class _Judged:
 
     def __call__(self, name: bytes) -> bool:
         typed = self._tree.typed_name(name)
-        if not wanted(self._query, typed, self._tree.typed):
+        if not wanted(self._query, typed, self._tree.typed) or is_unfinished(typed.rpartition("/")[2]):
             return False
         if self._authorize is None:
             return True
