@@ -1,8 +1,9 @@
 """What a local command costs: a plain subprocess, inspected, and confined under masks and pins.
 
 Run as ``python -m benchmarks.bench_commands``. Every command is ``sh -c :``. Those of one table
-take turns, so that all meet the same noise. A figure is the median of its times, in
-milliseconds; beside it what it adds to the plain subprocess, and what ceiling that has.
+take turns, so that all meet the same noise. A figure is the lower quartile of its times, in
+milliseconds, as other processes only ever add to one; beside it what it adds to the plain
+subprocess, and what ceiling that has.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sandbox_kit import PermissionRule, PermissionRuleset, Sandbox, guarding
@@ -112,12 +113,17 @@ def plain(directory: str) -> Run:
 def table(title: str, sandbox: Sandbox, ceilings: Mapping[str, float], runs: Mapping[str, Run]) -> None:
     """Measure *runs* in turn with a plain subprocess, and print what each adds to it."""
     times = in_turn({"plain subprocess": plain(sandbox.work_dir), **runs})
-    base = statistics.median(times["plain subprocess"])
+    base = quartile(times["plain subprocess"])
     print(f"{title:36}{'ms':>8}{'added':>8}{'ratio':>8}{'at most':>9}")
     for name, measured in times.items():
-        middle = statistics.median(measured)
+        taken = quartile(measured)
         ceiling = f"{ceilings[name]:9.1f}" if name in ceilings else ""
-        print(f"  {name:34}{1e3 * middle:8.2f}{1e3 * (middle - base):8.2f}{middle / base:8.1f}{ceiling}")
+        print(f"  {name:34}{1e3 * taken:8.2f}{1e3 * (taken - base):8.2f}{taken / base:8.1f}{ceiling}")
+
+
+def quartile(times: Sequence[float]) -> float:
+    """The lower quartile."""
+    return statistics.quantiles(times, n=4)[0]
 
 
 def in_turn(runs: Mapping[str, Run]) -> dict[str, list[float]]:

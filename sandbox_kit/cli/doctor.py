@@ -101,7 +101,7 @@ def _sysctl(name: str) -> str | None:
 def _openat2() -> Check:
     root = os.open("/", os.O_RDONLY)
     try:
-        os.close(open_beneath(root, ".", os.O_RDONLY))
+        open_beneath(root, ".", os.O_RDONLY).close()
     except OSError as error:
         return Check("openat2", False, f"{error.strerror}: paths are walked one directory at a time")
     finally:

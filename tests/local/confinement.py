@@ -14,6 +14,7 @@ from typing import Any
 from attrs import field, frozen
 
 from sandbox_kit.backends.local import confine
+from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.primitives import Masks
 
 PATH = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
@@ -81,10 +82,9 @@ class Workspace:
         return re.escape(self.root) + pattern[1:] if pattern.startswith("W") else pattern
 
     def prepare(self, masks: Masks | None = None, **options: Any) -> confine.Prepared:
-        fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY)
-        try:
+        with Descriptor.open(self.root, os.O_PATH | os.O_DIRECTORY) as root:
             return confine.prepare(
-                root_fd=fd,
+                root_fd=root.fd,
                 work_dir=self.root,
                 masks=() if masks is None else (masks,),
                 cwd=options.pop("cwd", self.root),
@@ -92,8 +92,6 @@ class Workspace:
                 scratch=self.scratch,
                 **options,
             )
-        finally:
-            os.close(fd)
 
     def run(self, command: str | list[str], masks: Masks | None = None, **options: Any) -> str:
         """What *command* prints, both streams, and its exit code after ``rc=``."""

@@ -60,7 +60,12 @@ def children() -> set[str]:
 
 def zombies() -> list[str]:
     """Those of the children that are zombies."""
-    return [pid for pid in children() if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"]
+    found = []
+    for pid in children():
+        with suppress(OSError):  # one that was reaped meanwhile
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                found.append(pid)
+    return found
 
 
 def descriptors() -> set[str]:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -45,7 +45,7 @@ LEVELS = 1_100
 def without_openat2(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process be one on a kernel without openat2."""
 
-    def missing(root: int, path: str, flags: int) -> int:
+    def missing(root: int, path: str, flags: int) -> NoReturn:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(pin, "open_beneath", missing)
@@ -243,7 +243,7 @@ class TestTypedParents:
     def test_the_kernel_is_never_given_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         given: list[str] = []
 
-        def noted(root: int, path: str, flags: int) -> int:
+        def noted(root: int, path: str, flags: int) -> system.Descriptor:
             given.append(path)
             return system.open_beneath(root, path, flags)
 

@@ -7,13 +7,15 @@ import io
 import os
 import stat
 import sys
+import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sandbox_kit.backends.local import LocalBackend
+from sandbox_kit.backends.local import LocalBackend, unfinished
 from sandbox_kit.errors import PathAccessError, PathError, PathIsDirectoryError, SandboxConflictError
 from sandbox_kit.primitives import allow
 from sandbox_kit.testing.host import NOBODY, ordinary_user
@@ -63,8 +65,8 @@ def write(backend: LocalBackend, path: str, content: Source) -> None:
     backend.write(path, content)  # type: ignore[arg-type]
 
 
-def temporary(directory: Path) -> Path:
-    (found,) = directory.glob(".*.tmp")
+def temporary(directory: Path, but: str = "") -> Path:
+    (found,) = (path for path in directory.glob(".*.tmp") if path.name != but)
     return found
 
 
@@ -73,7 +75,7 @@ def refuse_nameless(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     opened = os.open
 
     def refuse(path: Any, flags: int, *arguments: Any, **named: Any) -> int:
-        if path == ".":
+        if path == "." and flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(number, os.strerror(number))
         return opened(path, flags, *arguments, **named)
 
@@ -113,6 +115,30 @@ class TestWhatIsBeingWritten:
         refuse_nameless(monkeypatch, number)
         write(backend, "f", Source(lambda: temporary(root)))
         assert [(path.name, path.read_text()) for path in root.iterdir()] == [("f", "new content")]
+
+    def test_no_walk_shows_its_name(self, backend: LocalBackend, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        refuse_nameless(monkeypatch, errno.EOPNOTSUPP)
+        (root / "d").mkdir()
+        (root / "d/.other.tmp").write_text("new one\n")
+        with backend._open_write("d/f", operations=("write",), authorize=allow) as out:
+            out.write(b"new one\n" * 100_000)
+            assert temporary(root / "d", but=".other.tmp").read_bytes().startswith(b"new one\n")
+            assert [info.path for info in backend.ls("d")] == ["d/.other.tmp"]
+            assert [info.path for info in backend.glob("**/*")] == ["d", "d/.other.tmp"]
+            for path in (".", "d"):
+                assert {match.path for match in backend.grep("new", path, hidden=True)} == {"d/.other.tmp"}
+            with backend.export() as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+                assert archive.getnames() == ["d", "d/.other.tmp"]
+            with pytest.raises(PathIsDirectoryError):
+                backend.remove("d")
+        assert [info.path for info in backend.ls("d")] == ["d/.other.tmp", "d/f"]
+
+    def test_a_name_that_is_left_goes_with_its_directory(self, backend: LocalBackend, root: Path) -> None:
+        (root / "d").mkdir()
+        (root / "d" / unfinished.new_name()).write_text("left by a killed process")
+        assert backend.ls("d") == []
+        backend.remove("d", recursive=True)
+        assert not (root / "d").exists()
 
 
 class TestATemporaryFileThatIsReplaced:
@@ -347,3 +373,49 @@ def umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+class TestModesOfDirectories:
+    def test_a_closed_tree_is_filled_before_it_is_closed(self) -> None:
+        with ordinary_user(), tempfile.TemporaryDirectory() as directory:
+            source, root = Path(directory, "in"), Path(directory, "root")
+            for path in (source / "d/e", root):
+                path.mkdir(parents=True)
+            (source / "d/e/f").write_text("x")
+            for path in (source / "d/e", source / "d", source):
+                path.chmod(0o555)
+            LocalBackend(root).upload(source, "up")
+            copies = [root / "up", root / "up/d", root / "up/d/e"]
+            assert [stat.S_IMODE(path.stat().st_mode) for path in copies] == [0o555] * 3
+            assert (root / "up/d/e/f").read_text() == "x"
+            for path in (source, source / "d", source / "d/e", *copies):
+                path.chmod(0o755)
+
+    def test_a_new_one_is_never_more_open_than_asked_for(
+        self, backend: LocalBackend, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made: list[int] = []
+        change_mode = os.fchmod
+
+        def watched(fd: int, mode: int) -> None:
+            made.append(stat.S_IMODE(os.fstat(fd).st_mode))
+            change_mode(fd, mode)
+
+        monkeypatch.setattr(os, "fchmod", watched)
+        backend._mkdir("a/b", operations=("write",), authorize=allow, mode=0o700)
+        assert made == [0o700]
+
+    def test_the_bit_that_hands_on_the_group_stays(self, backend: LocalBackend, root: Path) -> None:
+        (root / "d").mkdir()
+        (root / "d").chmod(0o2755)
+        for path in ("d", "d/e"):
+            backend._mkdir(path, operations=("write",), authorize=allow, mode=0o770)
+            assert stat.S_IMODE((root / path).stat().st_mode) == 0o2770
+
+    def test_one_that_belongs_to_another_is_an_access_error(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o755)
+        (tmp_path / "d").mkdir(mode=0o755)
+        backend = LocalBackend(tmp_path)
+        with ordinary_user(), pytest.raises(PathAccessError):
+            backend._mkdir("d", operations=("write",), authorize=allow, mode=0o777)
+        assert stat.S_IMODE((tmp_path / "d").stat().st_mode) == 0o755

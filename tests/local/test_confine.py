@@ -307,10 +307,11 @@ class TestOutside:
         assert SECRET not in workspace.run(f"cat {tmp_path}/home/*/*", masks, expose=[tmp_path / "home" / "shown"])
 
     def test_a_hidden_parent_leaves_the_workspace(self, workspace: Workspace, tmp_path: Path) -> None:
-        workspace.put("../beside.txt")
-        workspace.put("ok.txt", "fine")
-        masks = Denials(secrets=(str(tmp_path),))
-        printed = workspace.run("cat ok.txt; cat ../beside.txt; ls ..", masks, expose=[tmp_path.parent])
+        inner = Workspace(f"{tmp_path}/shown/hidden/work", workspace.scratch)
+        inner.put("../beside.txt")
+        inner.put("ok.txt", "fine")
+        masks = Denials(secrets=(f"{tmp_path}/shown/hidden",))
+        printed = inner.run("cat ok.txt; cat ../beside.txt; ls ..", masks, expose=[tmp_path / "shown"])
         assert printed.startswith("fine")
         assert printed.endswith("work\nrc=0")
         assert SECRET not in printed

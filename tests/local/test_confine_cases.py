@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from sandbox_kit.backends.local import confine
+
 from .confinement import PATH, SECRET, Denials, Workspace
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -20,6 +22,12 @@ CASES: list[dict[str, Any]] = [
 ]
 STAYS_OPEN = {"cmd-git-objects"}
 PROTECTED = (".env", "sub/.env", "private/key.txt", "private/deep/x.txt", "certs/a.pem")
+
+
+@pytest.fixture(params=[0, 1000], ids=["helped", "by bubblewrap"], autouse=True)
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes the mounts: the helper where it works, or bubblewrap."""
+    monkeypatch.setattr(confine, "FEW", request.param)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import tempfile
@@ -239,43 +238,6 @@ class TestOwnCode:
             assert "hidden-file\n" not in printed
             assert printed.endswith("rc=0")
         assert Path(inside.scratch, "hidden-file").stat().st_size == 0
-
-
-def in_child_as_nobody(check: Callable[[Workspace], object], base_directory: Path) -> str:
-    """Run *check* in a forked child that is an ordinary user; what it raised, empty for nothing."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setgroups([])
-            os.setresgid(65534, 65534, 65534)
-            os.setresuid(65534, 65534, 65534)
-            ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
-            root, own = (Path(tempfile.mkdtemp(dir=base_directory)) for _ in range(2))
-            probe.can_confine.cache_clear()
-            check(Workspace(str(root), str(own)))
-        except BaseException as error:
-            os.write(write, f"{type(error).__name__}: {error}".encode()[:4000])
-        finally:
-            os._exit(0)
-    os.close(write)
-    os.waitpid(pid, 0)
-    with open(read, encoding="utf-8") as said:
-        return said.read()
-
-
-@pytest.fixture
-def as_nobody() -> Iterator[Callable[[Callable[[Workspace], object]], None]]:
-    """Runs a check as a user without any privilege; skips where that user cannot confine commands."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to become another user: these tests then are an ordinary user's as they stand")
-    with tempfile.TemporaryDirectory(prefix="nobody-", dir="/tmp") as directory:
-        os.chmod(directory, 0o777)
-
-        def run(check: Callable[[Workspace], object]) -> None:
-            assert in_child_as_nobody(check, Path(directory)) == ""
-
-        yield run
 
 
 @pytest.mark.needs("bwrap")

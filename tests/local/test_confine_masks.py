@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kit.backends.local.masks import Found, Rules, open_directory
+from sandbox_kit.backends.local.masks import Found, Rules, pinned
 from sandbox_kit.backends.local.plan import MAX_FILE_MASKS, MAX_MOUNTS, plan
 from sandbox_kit.errors import PolicyError, UnsupportedError
 
@@ -281,7 +281,7 @@ def test_a_pin_that_a_link_leads_to_is_refused(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "work", os.O_PATH)
     for name in ("a", "a/b", "missing"):
         with pytest.raises(PolicyError, match="became a link"):
-            open_directory(fd, f"{tmp_path}/work", f"{tmp_path}/work/{name}")
+            pinned(fd, f"{tmp_path}/work", f"{tmp_path}/work/{name}")
     os.close(fd)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +13,12 @@ import pytest
 
 from sandbox_kit.backends.local import LocalBackend
 from sandbox_kit.errors import SandboxError
+from sandbox_kit.guard import guarding
+from sandbox_kit.rules.ruleset import PermissionRule, PermissionRuleset
 
 READS = 20_000
 WRITES = 5_000
+COPIES = 120
 FEWEST = 20
 SECRET = "TOPSECRET"
 FLIP = """
@@ -90,3 +94,33 @@ def test_a_racing_write_changes_nothing_outside(root: Path, outside: Path, names
                 written += 1
     assert written
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"f": SECRET}
+
+
+def stand_in(kind: str, path: Path, outside: Path) -> None:
+    """Make what a link that stays inside is exchanged with."""
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+        (path / "g").write_text("harmless")
+    elif kind == "file":
+        path.write_text("harmless")
+    else:
+        path.symlink_to({"denied": "secret.key", "outside": outside / "f", "dangling": "nowhere"}[kind])
+
+
+@pytest.mark.parametrize("kind", ["denied", "outside", "dangling", "file", "directory", "fifo"])
+def test_a_copy_that_skips_is_never_ended_by_an_entry_that_changes(
+    root: Path, outside: Path, tmp_path: Path, kind: str
+) -> None:
+    (root / "secret.key").write_text(SECRET)
+    (root / "link").symlink_to("d/f")
+    stand_in(kind, root / "other", outside)
+    backend = guarding(LocalBackend(root), PermissionRuleset("allow", rules=[PermissionRule("*.key", "deny")]))
+    with flipping((root / "link", root / "other")):
+        for number in range(COPIES):
+            with backend.export(denied="skip") as stream:
+                assert SECRET.encode() not in stream.read()
+                assert stream.denied >= 1
+            assert backend.download(".", tmp_path / f"copy{number}", denied="skip") >= 1
+            assert (tmp_path / f"copy{number}" / "d/f").read_text() == "harmless"

@@ -18,6 +18,7 @@ from uuid import uuid4
 from sandbox_kit import walk
 from sandbox_kit.arguments import check_timeout
 from sandbox_kit.backends.local import change, scan, search
+from sandbox_kit.backends.local.closed import Opened
 from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Root, Spot
 from sandbox_kit.backends.local.prefixes import Prefixes
 from sandbox_kit.backends.local.system import Descriptor, host_name, rename_noreplace, told_of
@@ -49,7 +50,8 @@ class LocalBackend(Backend):
 
     No path leads outside it, whatever symbolic links say and however they change meanwhile.
     Names are the host's own: ``work_dir`` is the directory's real path, and an absolute path
-    under the directory as given is taken as beneath it.
+    under the directory as given is taken as beneath it. A file that is being written is in no
+    listing and no search, where the file system cannot keep it without a name either.
 
     Args:
         root: the directory; itself a symbolic link or not. It is opened on first use.
@@ -160,23 +162,29 @@ class LocalBackend(Backend):
         root = self._opened
         return (Prefixes(self.work_dir) if root is None else root.prefixes).real(prefix)
 
-    def _target(self, spot: Spot, info: os.stat_result) -> tuple[str, ...]:
-        """Return every name on the way to what a link leads to, and its real one; nothing for another entry."""
+    def _target(self, spot: Spot, info: os.stat_result) -> scan.Leads:
         if not stat.S_ISLNK(info.st_mode):
-            return ()
-        names: list[str] = []
+            return scan.NOWHERE
+        hops, names = list[str](), list[str]()
         with suppress(SandboxError):
-            names.append(self._held().find(spot.real, names.append, names.append).real)
-        return tuple(names)
+            names.append(self._held().find(spot.real, hops.append, names.append).real)
+        return scan.Leads(tuple(hops), tuple(names))
+
+    def _entry(self, path: str, operations: Operations, authorize: Authorize) -> tuple[str, Spot, os.stat_result]:
+        """Find an entry itself, with every question put: a link is asked for with where it leads."""
+        typed, spot, info = self._existing(path, operations, authorize, follow=False)
+        leads = self._target(spot, info)
+        for hop in leads.hops:
+            _hop(operations, authorize, hop)
+        settle(operations, authorize, _names(typed, spot.real, *leads.names), spot.identity)
+        return typed, spot, info
 
     def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:
-        typed, spot, info = self._existing(path, operations, authorize, follow=False)
-        settle(operations, authorize, _names(typed, spot.real, *self._target(spot, info)), spot.identity)
+        typed, _, info = self._entry(path, operations, authorize)
         return scan.file_info(typed, self._held().name, info)
 
     def _readlink(self, path: str, *, operations: Operations, authorize: Authorize) -> str:
-        typed, spot, info = self._existing(path, operations, authorize, follow=False)
-        settle(operations, authorize, _names(typed, spot.real, *self._target(spot, info)), spot.identity)
+        _, spot, info = self._entry(path, operations, authorize)
         if not stat.S_ISLNK(info.st_mode):
             raise InvalidArgumentError(f"{printable(path)}: not a symbolic link")
         return _link_text(spot, path)
@@ -188,19 +196,19 @@ class LocalBackend(Backend):
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
         if not stat.S_ISDIR(info.st_mode):
             raise PathNotDirectoryError(path)
-        directory = Descriptor(self._open_same(spot, path, DIRECTORY))
+        directory = self._open_same(spot, path, DIRECTORY)
         target = None if authorize is allow else self._target
         return scan.Scan(self._held().name, operations, authorize, target).walk(directory, typed, spot.real, depth)
 
-    def _open_same(self, spot: Spot, path: str, flags: int) -> int:
+    def _open_same(self, spot: Spot, path: str, flags: int) -> Descriptor:
         """Open what *spot* describes; another object by that name is refused."""
         with told_of(path):
-            fd = os.open(spot.name, flags | NOFOLLOW, dir_fd=spot.parent.fd)
-        info = os.fstat(fd)
+            opened = Descriptor.open(spot.name, flags | NOFOLLOW, spot.parent.fd)
+        info = os.fstat(opened.fd)
         if Identity(spot.real, info.st_dev, info.st_ino) != spot.identity:
-            os.close(fd)
+            opened.close()
             raise SandboxConflictError(f"{printable(path)}: replaced while it was being opened")
-        return fd
+        return opened
 
     def _open_read(
         self, path: str, *, operations: Operations, authorize: Authorize, expect: Identity | None = None
@@ -209,14 +217,14 @@ class LocalBackend(Backend):
         with told_of(path):
             plain = self._held().open_path(path, _READ)
         if plain is not None:
-            fd, real = plain
-            return _reader(path, Descriptor(fd), (typed, real), operations, authorize, expect)
+            opened, real = plain
+            return _reader(path, opened, (typed, real), operations, authorize, expect)
         spot = self._pin(path, operations, authorize, follow=True)
         _described(spot, path, operations, authorize)
         _ask(operations, authorize, typed, spot.real)
         with told_of(path):
-            fd = os.open(spot.name, _READ | NOFOLLOW, dir_fd=spot.parent.fd)
-        return _reader(path, Descriptor(fd), (typed, spot.real), operations, authorize, expect)
+            opened = Descriptor.open(spot.name, _READ | NOFOLLOW, spot.parent.fd)
+        return _reader(path, opened, (typed, spot.real), operations, authorize, expect)
 
     def _open_write(
         self,
@@ -236,14 +244,17 @@ class LocalBackend(Backend):
             _refuse_irregular(path, spot.info)
         return change.writing(spot, path, mode)
 
-    def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize) -> None:
+    def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
         typed, spot = self._find(path, operations, authorize)
         _ask_parents(spot, operations, authorize)
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
         if spot.info is None:
-            change.make_directories(spot, spot.rest, path)
+            change.make_directories(spot, spot.rest, path, mode)
         elif not stat.S_ISDIR(spot.info.st_mode):
             raise PathExistsError(path)
+        elif mode is not None:
+            with self._open_same(spot, path, DIRECTORY) as directory, told_of(path):
+                change.set_mode(directory, mode)
 
     def _symlink(self, target: str, path: str, *, operations: Operations, authorize: Authorize) -> None:
         typed, spot = self._find(path, operations, authorize, follow=False)
@@ -259,10 +270,15 @@ class LocalBackend(Backend):
         typed, spot, info = self._existing(path, operations, authorize, follow=False)
         self._refuse_root(path, spot)
         judged: list[change.Judged] = []
-        if recursive and stat.S_ISDIR(info.st_mode):
-            judged = change.judge_tree(spot, path, operations, authorize, (typed, spot.real))
-        settle(operations, authorize, _names(typed, spot.real), spot.identity)
-        change.remove(spot, path, judged)
+        opened = Opened(spot.parent, spot.name)
+        try:
+            if recursive and stat.S_ISDIR(info.st_mode):
+                names = (typed, spot.real)
+                judged = change.judge_tree(spot, path, operations, authorize, names, enter=opened.enter)
+            settle(operations, authorize, _names(typed, spot.real), spot.identity)
+            change.remove(spot, path, judged)
+        finally:
+            opened.close()
 
     def _rename(self, source: str, target: str, *, operations: Operations, authorize: Authorize) -> None:
         new_typed = self._typed(target, ("write",), authorize)
@@ -299,7 +315,7 @@ class LocalBackend(Backend):
         if not stat.S_ISDIR(info.st_mode):
             return walk.grep(self, query, path, operations, authorize)
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
-        directory = Descriptor(self._open_same(spot, path, DIRECTORY))
+        directory = self._open_same(spot, path, DIRECTORY)
         tree = search.Tree(self._held(), directory, typed, spot.real)
         report = SearchReport()
         found = search.Search(query, tree, operations, authorize, report, self.file_timeout).run(argv)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import io
 import os
-import secrets
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -18,6 +17,7 @@ from attrs import field, frozen
 
 from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Spot, descend, lookup
 from sandbox_kit.backends.local.system import Descriptor, told_of
+from sandbox_kit.backends.local.unfinished import new_name
 from sandbox_kit.errors import PathIsDirectoryError, SandboxConflictError, printable
 from sandbox_kit.paths import join
 from sandbox_kit.primitives import Authorize, Operations
@@ -26,7 +26,7 @@ from sandbox_kit.streams import CHUNK
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Judged", "judge_tree", "make_directories", "remove", "writing"]
+__all__ = ["Judged", "judge_tree", "make_directories", "remove", "set_mode", "writing"]
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW
 _NAMELESS = os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE if sys.platform == "linux" else 0
@@ -101,7 +101,7 @@ class _Fresh(Descriptor):
         super().__init__(-1)
         self.fd = _nameless(parent, permissions)
         if self.fd < 0:
-            self._name = _new_name()
+            self._name = new_name()
             self.fd = os.open(self._name, _CREATE, permissions, dir_fd=parent.fd)
 
     @classmethod
@@ -151,7 +151,7 @@ class _Fresh(Descriptor):
         if not self._name:
             if self._spot.info is None and self._named(self._spot.name):
                 return
-            self._name = _new_name()
+            self._name = new_name()
             self._named(self._name)
         if not self._is_mine():
             raise SandboxConflictError(f"{printable(self._path)}: its new content was replaced while it was written")
@@ -185,10 +185,6 @@ def _by_number(fd: int) -> str:
     return f"/proc/self/fd/{fd}"
 
 
-def _new_name() -> str:
-    return f".{secrets.token_hex(8)}.tmp"
-
-
 def _same_owner(fd: int, info: os.stat_result) -> bool:
     own = os.fstat(fd)
     if (own.st_uid, own.st_gid) != (info.st_uid, info.st_gid):
@@ -211,8 +207,16 @@ def _overwrite(parent: Descriptor, spot: Spot, source: BinaryIO, path: str, mode
             os.fchmod(fd, mode)
 
 
-def make_directories(spot: Spot, names: tuple[str, ...], path: str) -> tuple[Descriptor, list[str]]:
-    """Make *names* beneath the directory of *spot*, one in the other.
+def set_mode(directory: Descriptor, mode: int) -> None:
+    """Give a directory its permissions; the bits that its group and the system deal with stay."""
+    kept = stat.S_IMODE(os.fstat(directory.fd).st_mode) & ~0o777
+    os.fchmod(directory.fd, kept | mode)
+
+
+def make_directories(
+    spot: Spot, names: tuple[str, ...], path: str, mode: int | None = None
+) -> tuple[Descriptor, list[str]]:
+    """Make *names* beneath the directory of *spot*, one in the other; *mode* is for the last of them.
 
     Returns:
         The last of them, and what was not there before: names relative to the directory of *spot*.
@@ -227,9 +231,11 @@ def make_directories(spot: Spot, names: tuple[str, ...], path: str) -> tuple[Des
         with told_of(path):
             for depth, name in enumerate(names, 1):
                 with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=at.fd)
+                    os.mkdir(name, 0o777 if mode is None or depth < len(names) else mode, dir_fd=at.fd)
                     made.append("/".join(names[:depth]))
                 at = Descriptor(os.open(name, DIRECTORY | NOFOLLOW, dir_fd=at.fd))
+            if mode is not None:
+                set_mode(at, mode)
     except BaseException:
         _unmake(spot, made)
         raise
@@ -267,23 +273,27 @@ def judge_tree(
     authorize: Authorize,
     names: tuple[str, str],
     new: tuple[str, str] | None = None,
+    enter: Callable[[str], Descriptor] | None = None,
 ) -> list[Judged]:
     """Ask for every entry beneath a directory, and for the name that it would get.
 
     Args:
         names: the directory as typed, and its real name.
         new: the same two of its new name, where it is being moved.
+        enter: opens a directory by its path beneath this one, after its name has been judged.
 
     Returns:
         What was judged, each directory after the one that it is in.
     """
     tree: list[Judged] = []
     pending = [""]
-    with told_of(path), Descriptor(os.open(spot.name, DIRECTORY | NOFOLLOW, dir_fd=spot.parent.fd)) as top:
+    _ask(operations, authorize, names)
+    with told_of(path):
+        enter = enter or _entering(Descriptor.open(spot.name, DIRECTORY | NOFOLLOW, spot.parent.fd))
         while pending:
             here = Judged(pending.pop())
             tree.append(here)
-            at = descend(top, here.path) if here.path else top
+            at = enter(here.path)
             with os.scandir(at.fd) as entries:
                 for entry in entries:
                     below = join(here.path, entry.name) if here.path else entry.name
@@ -296,6 +306,10 @@ def judge_tree(
                     else:
                         here.entries.append(entry.name)
     return tree
+
+
+def _entering(top: Descriptor) -> Callable[[str], Descriptor]:
+    return lambda path: descend(top, path) if path else top
 
 
 def _ask(operations: Operations, authorize: Authorize, names: tuple[str, ...]) -> None:

@@ -9,9 +9,9 @@ can read; what they protect is mounted once more, read-only. A mount point can b
 
 What stays open: a hard link made before, a file made later, the replacement of a symbolic link
 that is itself denied, and, with the network, the host's abstract sockets. So does what the
-host itself renames between the walk and the mounts: bubblewrap finds the places of its mounts
-by name, so no other user of the host whom one would not trust may write in the workspace. A
-pin is a mount point: moving something out of it copies.
+host itself renames under the walk, and, where there are few masks, until they are mounted: bubblewrap
+finds the places of its mounts by name. So no other user of the host whom one would not trust may
+write in the workspace. A pin is a mount point: moving something out of it copies.
 """
 
 from __future__ import annotations
@@ -24,24 +24,29 @@ from typing import Self
 
 from attrs import asdict
 
-from sandbox_kit.backends.local import base, probe
+from sandbox_kit.backends.local import base, mounting, probe
 from sandbox_kit.backends.local.cover import Wanted
 from sandbox_kit.backends.local.etc import make_etc
 from sandbox_kit.backends.local.layout import Layout
-from sandbox_kit.backends.local.masks import Rules
+from sandbox_kit.backends.local.masks import Mount, Rules
 from sandbox_kit.backends.local.namespace import Namespaces
-from sandbox_kit.backends.local.occupancy import Key, Place, occupy
+from sandbox_kit.backends.local.nesting import lineage_of
+from sandbox_kit.backends.local.occupancy import Place, occupy
 from sandbox_kit.backends.local.scratch import own_directory
 from sandbox_kit.backends.local.seccomp import call_filter
+from sandbox_kit.backends.local.system import close_all
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError, printable
 from sandbox_kit.paths import within
 from sandbox_kit.primitives import Masks
 from sandbox_kit.types import Limits
 
-__all__ = ["MAX_WAIT", "Prepared", "check_launcher", "check_limits", "check_scratch", "obstacle", "prepare"]
+__all__ = ["FEW", "MAX_WAIT", "Prepared", "check_launcher", "check_limits", "check_scratch", "obstacle", "prepare"]
 
 MAX_WAIT = 60.0
 """How long, in seconds, a command without a time limit waits for others in its workspace."""
+
+FEW = 12
+"""So many mounts bubblewrap makes itself: a helper takes as long as these for the first."""
 
 _LAUNCHER = {"PATH": "/usr/bin:/bin", "LANG": "C"}
 
@@ -60,6 +65,7 @@ class Prepared:
         self.env: Mapping[str, str] = _LAUNCHER
         self._place = place
         self._own: list[int] = []
+        self._withheld: list[int] = []
 
     @property
     def pass_fds(self) -> tuple[int, ...]:
@@ -101,6 +107,19 @@ class Prepared:
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
+    def own_pipe(self) -> tuple[int, int]:
+        """Pass on the read and the write end of a new pipe."""
+        self._own.extend(itertools.chain.from_iterable(itertools.starmap(os.pipe, ((),))))
+        return self._own[-2], self._own[-1]
+
+    def withhold(self, *fds: int) -> None:
+        """Keep what is not to be passed on until the confinement is closed."""
+        self._withheld.extend(map(self._own.pop, map(self._own.index, fds)))
+
+    def disown(self, *fds: int) -> None:
+        """Close what nobody is to hold any more."""
+        any(map(os.close, map(self._own.pop, map(self._own.index, fds))))
+
     def close(self) -> None:
         """Close every descriptor and leave the workspace to others; closing twice is fine."""
         self._close_own()
@@ -108,11 +127,10 @@ class Prepared:
 
     def __del__(self) -> None:
         self._close_own()
-        self._place.drop()
 
     def _close_own(self) -> None:
-        while self._own:
-            os.close(self._own.pop())
+        close_all(self._own)
+        close_all(self._withheld)
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +188,7 @@ def prepare(
     trees, etc = base.visible_trees(expose, work_dir), make_etc(scratch, network=network)
     wanted = Wanted(root_fd, work_dir, scratch, Rules(masks), trees, etc)
     terms = (wanted.rules.masks, tuple(trees), network, limits) if masks else None
-    place = occupy(_key(root_fd), terms, MAX_WAIT if timeout is None else timeout, check, wanted.is_held_by)
+    place = occupy(lineage_of(root_fd), terms, MAX_WAIT if timeout is None else timeout, check, wanted.is_held_by)
     prepared = Prepared(place)
     try:
         if place.namespaces is not None:
@@ -214,11 +232,29 @@ def _lay_out(
     layout.show_trees(shown.trees)
     layout.hide(shown.hidden)
     layout.seal()
+    layout.show_workspace(wanted.root_fd)
     mounts = wanted.mounts().mounts
-    layout.show_workspace(wanted.root_fd, mounts, cwd)
     if wanted.rules.masks:
         place.is_held(wanted.cover(mounts, shown))
+    _mount(prepared, layout, wanted, mounts)
+    layout.start_in(cwd)
     prepared.argv = [probe.program(), "--args", str(prepared.own_memory(_lines(layout.options))), "--"]
+
+
+def _mount(prepared: Prepared, layout: Layout, wanted: Wanted, mounts: Sequence[Mount]) -> None:
+    """Have *mounts* made: a few by bubblewrap, many by a helper, which does not take longer for each."""
+    if len(mounts) > FEW and mounting.works():
+        told, info = prepared.own_pipe()
+        barrier, opens = prepared.own_pipe()
+        mounting.arm(opens)
+        request = prepared.own_memory(mounting.request(wanted.root_fd, wanted.work_dir, layout.hiding, mounts))
+        served = mounting.serve(told, opens, request)
+        prepared.withhold(told)
+        prepared.disown(opens, request)
+        if served:
+            layout.await_mounts(mounting.awaiting(mounts, info, barrier))
+            return
+    layout.mount(mounts)
 
 
 def obstacle(work_dir: str) -> str | None:
@@ -270,11 +306,6 @@ def check_limits(limits: Limits | None, reason: str | None = None) -> None:
     for name, value in asdict(limits).items() if limits is not None else ():
         if value is not None and (name != "tmpfs_size" or reason is not None):
             raise UnsupportedError(f"{name}: {reason or 'confined local commands can be held to tmpfs_size only'}")
-
-
-def _key(root_fd: int) -> Key:
-    status = os.fstat(root_fd)
-    return status.st_dev, status.st_ino
 
 
 def _assignments(env: Mapping[str, str]) -> list[str]:

@@ -10,9 +10,10 @@ from attrs import define, field, frozen
 from sandbox_kit.backends.local import base
 from sandbox_kit.backends.local.base import Tree
 from sandbox_kit.backends.local.exposed import hidden_beneath
-from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules
+from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, identity
 from sandbox_kit.backends.local.plan import plan
 from sandbox_kit.backends.local.scratch import own_directory
+from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import PolicyError
 from sandbox_kit.paths import within
 
@@ -32,20 +33,23 @@ class Cover:
     """
 
     _things: set[Thing] = field(factory=set)
-    _fds: list[int] = field(factory=list)
+    _pins: list[Descriptor] = field(factory=list)
 
-    def add(self, kind: Kind, name: str, fd: int | None = None) -> None:
-        """Add what has *name*, or what *fd* pins; a name that nothing has is passed over."""
+    def add(self, kind: Kind, pin: Descriptor) -> None:
+        """Add what *pin* is open on."""
+        self._pins.append(pin)
+        self._things.add((kind, identity(pin)))
+
+    def add_name(self, kind: Kind, name: str) -> None:
+        """Add what the host has under *name*; a name that nothing has is passed over."""
         try:
-            held = os.open(name, _PINNED) if fd is None else os.dup(fd)
+            pin = Descriptor.open(name, _PINNED)
         except (FileNotFoundError, NotADirectoryError):
             return
         except PermissionError:
             self._things.add((kind, name))
             return
-        self._fds.append(held)
-        status = os.fstat(held)
-        self._things.add((kind, (status.st_dev, status.st_ino)))
+        self.add(kind, pin)
 
     def holds(self, wanted: Cover) -> bool:
         """Whether all that is *wanted* is kept here, and nothing more is left writable."""
@@ -55,9 +59,8 @@ class Cover:
         return {thing for thing in self._things if thing[0] == "read-write"}
 
     def close(self) -> None:
-        """Close what is held; closing twice is fine."""
-        while self._fds:
-            os.close(self._fds.pop())
+        """Hold nothing any more; closing twice is fine."""
+        self._pins.clear()
 
 
 @frozen
@@ -102,7 +105,7 @@ class Wanted:
         return Shown(left, hidden, [tree for tree in self.trees if tree not in left])
 
     def mounts(self) -> Found:
-        """Walk the workspace; close the result."""
+        """Walk the workspace; the result holds descriptors as long as it lives."""
         return plan(self.root_fd, self.work_dir, self.rules, self._own())
 
     def _own(self) -> dict[str, Kind]:
@@ -118,12 +121,13 @@ class Wanted:
         cover = Cover()
         try:
             for mount in mounts:
-                cover.add(mount.kind, mount.name, mount.fd)
+                if mount.pin is not None:
+                    cover.add(mount.kind, mount.pin)
             for name, is_directory in shown.hidden:
                 if not within(name, "/etc"):
-                    cover.add("hide-dir" if is_directory else "hide-file", name)
+                    cover.add_name("hide-dir" if is_directory else "hide-file", name)
             for tree in shown.dropped:
-                cover.add("hide-dir", tree.source)
+                cover.add_name("hide-dir", tree.source)
         except BaseException:
             cover.close()
             raise
@@ -132,15 +136,9 @@ class Wanted:
     def is_held_by(self, cover: Cover) -> bool:
         """Whether *cover* keeps all that must be kept from the command now; no if the tree changes under the walk."""
         try:
-            found = self.mounts()
+            wanted = self.cover(self.mounts().mounts, self.shown())
         except PolicyError:
             return False
-        try:
-            wanted = self.cover(found.mounts, self.shown())
-        except PolicyError:
-            return False
-        finally:
-            found.close()
         try:
             return cover.holds(wanted)
         finally:

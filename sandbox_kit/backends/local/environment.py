@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 
 from sandbox_kit.backends.local.interpreter import interpreter
 
@@ -22,12 +23,13 @@ def base_environment(home: str) -> dict[str, str]:
     Args:
         home: the directory that ``HOME`` names.
     """
-    return {"PATH": _path(), "HOME": home, "LANG": "C.UTF-8", "TERM": "dumb"}
+    return {"PATH": _path(interpreter()), "HOME": home, "LANG": "C.UTF-8", "TERM": "dumb"}
 
 
-def _path() -> str:
-    """PATH, with this Python's directory in front, unless it is one of them or cannot stand in a PATH."""
-    own = os.path.dirname(interpreter())
+@cache
+def _path(python: str) -> str:
+    """PATH, with the directory of *python* in front, unless it is one of them or cannot stand in a PATH."""
+    own = os.path.dirname(python)
     return PATH if own in PATH.split(":") or ":" in own or not os.path.isabs(own) else f"{own}:{PATH}"
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from sandbox_kit.backends.local.base import Tree
 from sandbox_kit.backends.local.masks import DIRECTORY, Found, Rules, Walker, changed
 from sandbox_kit.backends.local.plan import MAX_FILE_MASKS, MAX_MOUNTS, folded
+from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import UnsupportedError, printable
 
 __all__ = ["MAX_ENTRIES", "hidden_beneath"]
@@ -92,16 +93,14 @@ def _hidden(source: str, rules: _Shown, work_dir: str) -> list[str]:
 def _walk(source: str, rules: _Shown, work_dir: str) -> Found:
     walker = _Walker(rules, source, work_dir)
     try:
-        root = os.open(source, DIRECTORY)
+        root = Descriptor.open(source, DIRECTORY)
     except PermissionError:
         return walker.found
     except OSError as error:
         raise changed(source) from error
-    try:
-        if walker.enter(root, source.rstrip("/") + "/", True, 0):
+    with root:
+        if walker.enter(root.fd, source.rstrip("/") + "/", True, 0):
             walker.found.all_hidden.append(source)
-    finally:
-        os.close(root)
     return walker.found
 
 

@@ -14,32 +14,28 @@ from sandbox_kit.errors import InvalidArgumentError
 
 CHUNK = 1 << 16
 
-Handler = Callable[[int], object]
-
 
 class Watch:
-    """Descriptors to poll, each with what is called when it is ready."""
+    """Descriptors to wait for."""
 
     def __init__(self) -> None:
         self._poller = select.poll()
-        self._handlers: dict[int, Handler] = {}
+        self._watched: set[int] = set()
 
-    def add(self, fd: int, events: int, handler: Handler) -> None:
-        """Call *handler* with what is ready of *events*, or POLLERR or POLLHUP; replaces what was set for *fd*."""
+    def add(self, fd: int, events: int) -> None:
+        """Wait for *events* of *fd*, and for POLLERR and POLLHUP; replaces what was set for it."""
+        self._watched.add(fd)
         self._poller.register(fd, events)
-        self._handlers[fd] = handler
 
     def remove(self, fd: int) -> None:
         """Forget *fd*; one that is not there is no error."""
-        if self._handlers.pop(fd, None) is not None:
+        if fd in self._watched:
+            self._watched.discard(fd)
             self._poller.unregister(fd)
 
-    def step(self, timeout: float | None) -> None:
-        """Wait until something is ready, at most *timeout* seconds, and handle it."""
-        milliseconds = None if timeout is None else min(timeout, 3600.0) * 1000 + 1
-        for fd, event in self._poller.poll(milliseconds):
-            if handler := self._handlers.get(fd):
-                handler(event)
+    def wait(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Wait until something is ready, at most *timeout* seconds; return each descriptor with its events."""
+        return self._poller.poll(None if timeout is None else min(timeout, 3600.0) * 1000 + 1)
 
 
 class Feed:
@@ -49,7 +45,7 @@ class Feed:
     read when the command wants more, and then must not block for long.
 
     Args:
-        watch: calls back when *pipe* or *source* is ready.
+        watch: knows when *pipe* or *source* is ready; :meth:`handle` is to be called then.
         pipe: the write end; it must not block.
         source: all there is to read, or a binary file.
     """
@@ -62,9 +58,16 @@ class Feed:
         self._source_fd = None if isinstance(source, bytes) else _pollable(source)
         self._rest = memoryview(source if isinstance(source, bytes) else b"")
         if self._rest:
-            self._watch.add(self._fd, select.POLLOUT, self._write)
+            self._watch.add(self._fd, select.POLLOUT)
         else:
             self._refill()
+
+    def handle(self, fd: int, event: int) -> None:
+        """Go on, as *fd* has *event*; one that is neither end is left alone."""
+        if fd == self._fd:
+            self._write(event)
+        elif fd == self._source_fd:
+            self._read()
 
     def _write(self, event: int) -> None:
         if event & (select.POLLERR | select.POLLHUP):
@@ -85,11 +88,11 @@ class Feed:
         if self._take is None:
             self.close()
         elif self._source_fd is None:
-            self._read(0)
+            self._read()
         else:
             self._wait_for_source()
 
-    def _read(self, _event: int) -> None:
+    def _read(self) -> None:
         if self._source_fd is not None:
             self._watch.remove(self._source_fd)
         chunk = b"" if self._take is None else self._take(CHUNK)
@@ -97,15 +100,15 @@ class Feed:
             self._wait_for_source()
         elif chunk:
             self._rest = memoryview(chunk)
-            self._watch.add(self._fd, select.POLLOUT, self._write)
+            self._watch.add(self._fd, select.POLLOUT)
         else:
             self.close()
 
     def _wait_for_source(self) -> None:
         if self._source_fd is None:
             raise InvalidArgumentError("stdin: a file that does not block must have a descriptor to wait for")
-        self._watch.add(self._fd, 0, self._write)
-        self._watch.add(self._source_fd, select.POLLIN, self._read)
+        self._watch.add(self._fd, 0)
+        self._watch.add(self._source_fd, select.POLLIN)
 
     def close(self) -> None:
         """Write no more: the command sees the end of its input."""

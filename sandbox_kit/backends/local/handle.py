@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from sandbox_kit.arguments import check_timeout
+from sandbox_kit.backends.local.aside import Latch, begin
 from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.job import Job
 from sandbox_kit.backends.local.output import Lines, Stream
@@ -41,7 +42,7 @@ class Service:
         self._complaint = b""
         self.lines: dict[Stream, Lines] = {"stdout": Lines(max_output), "stderr": Lines(max_output)}
         self.job = Job(self._feed)
-        self.ended = threading.Event()
+        self.ended = Latch()
         self.at_end = ExitStack()
         self._error: Exception | None = None
         self._claim = threading.Lock()
@@ -59,7 +60,7 @@ class Service:
         """
         self.job.server = None
         try:
-            threading.Thread(target=self._serve, name=f"sandbox_kit-{self.job.pid}", daemon=True).start()
+            begin(self._serve)
         except RuntimeError as error:
             raise SandboxUnavailableError(f"no thread can be started to serve the command: {error}") from error
 
@@ -114,7 +115,7 @@ class Service:
 
     def abandon(self) -> None:
         """End in a forked child, where the thread does not run."""
-        self.ended = threading.Event()
+        self.ended = Latch()
         self.ended.set()
         for stream in self.lines.values():
             stream.abandon()

@@ -11,7 +11,7 @@ __all__ = ["helper_interpreter", "interpreter"]
 
 def interpreter() -> str:
     """The name of a Python program; one that embeds Python is not taken for it."""
-    if Path(sys.executable).name.startswith(("python", "pypy")):
+    if os.path.basename(sys.executable).startswith(("python", "pypy")):
         return sys.executable
     return str(Path(sys.base_exec_prefix, "bin", "python{}.{}".format(*sys.version_info)))
 

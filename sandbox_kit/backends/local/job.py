@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import io
-import itertools
 import logging
 import os
 import select
@@ -23,6 +22,7 @@ from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.groups import GroupTree
 from sandbox_kit.backends.local.output import Stream
 from sandbox_kit.backends.local.supervised import take
+from sandbox_kit.backends.local.system import add_pipes
 from sandbox_kit.backends.local.tree import Tree
 from sandbox_kit.backends.local.usage import descendants
 from sandbox_kit.errors import (
@@ -52,7 +52,8 @@ _CWD_ERRORS: dict[int, type[PathError]] = {
 class Job:
     """One command. Whoever holds it calls :meth:`step` until ``exit_code`` is set, and :meth:`close` at last.
 
-    The lock is reentrant: the garbage collector may kill a job within any call.
+    The lock is reentrant: the garbage collector may kill a job within any call. Nothing that a job
+    holds refers to it: one that is dropped, as where Ctrl-C keeps :meth:`close` from running, ends at once.
 
     Args:
         sink: takes each piece of output, in order of arrival, from within :meth:`step`.
@@ -78,6 +79,7 @@ class Job:
         self._nudge_at = time.monotonic() + NUDGE_EVERY
         self._files: list[io.FileIO] = []
         self._readers: dict[int, tuple[io.FileIO, Stream]] = {}
+        self._feed: Feed | None = None
         self._cwd: int | str = ""
         abandon_in_child(self)
 
@@ -104,7 +106,7 @@ class Job:
         with_stdin = pipe_stdin or stdin is not None
         try:
             self._tree = _create_tree()
-            _add_pipes(self._files, 3 if with_stdin else 2)
+            add_pipes(self._files, 3 if with_stdin else 2)
         except SandboxError:
             raise
         except OSError as error:
@@ -117,12 +119,12 @@ class Job:
         self._tree.start(argv, env, cwd if isinstance(cwd, int) else os.fsencode(cwd), fds)
         for file in (far_out, far_err, *inputs[:1]):
             file.close()
-        self._watch.add(self._tree.fileno(), select.POLLIN, self._report)
+        self._watch.add(self._tree.fileno(), select.POLLIN)
         self._watch_output(out, "stdout")
         self._watch_output(err, "stderr")
         if self.stdin is not None and stdin is not None:
             os.set_blocking(self.stdin.fileno(), False)
-            Feed(self._watch, self.stdin, stdin)
+            self._feed = Feed(self._watch, self.stdin, stdin)
 
     def step(self, timeout: float | None) -> None:
         """Wait until something happens, at most *timeout* seconds or NUDGE_EVERY, and handle it.
@@ -132,10 +134,19 @@ class Job:
             SandboxUnavailableError: the machine has no room for a process, or the supervisor died.
         """
         self.server = threading.get_ident()
-        self._watch.step(NUDGE_EVERY if timeout is None else min(timeout, NUDGE_EVERY))
+        for fd, event in self._watch.wait(NUDGE_EVERY if timeout is None else min(timeout, NUDGE_EVERY)):
+            self._handle(fd, event)
         if time.monotonic() >= self._nudge_at:
             self._nudge_at = time.monotonic() + NUDGE_EVERY
             self._nudge()
+
+    def _handle(self, fd: int, event: int) -> None:
+        if fd in self._readers:
+            self._read(fd, CHUNK)
+        elif self._tree is not None and fd == self._tree.fileno():
+            self._report(self._tree)
+        elif self._feed is not None:
+            self._feed.handle(fd, event)
 
     def _nudge(self) -> None:
         with self._running:
@@ -176,7 +187,7 @@ class Job:
     def _watch_output(self, file: io.FileIO, stream: Stream) -> None:
         fd = file.fileno()
         self._readers[fd] = (file, stream)
-        self._watch.add(fd, select.POLLIN, lambda _event: self._read(fd, CHUNK))
+        self._watch.add(fd, select.POLLIN)
 
     def _read(self, fd: int, size: int) -> bool:
         """Pass on what one read gives; whether that was something."""
@@ -197,20 +208,17 @@ class Job:
             while pending > 0 and self._read(fd, min(pending, CHUNK)):
                 pending -= CHUNK
 
-    def _report(self, _event: int) -> None:
-        if self._tree is None:
-            return
-        kind, value, spared = self._tree.receive()
+    def _report(self, tree: Tree) -> None:
+        kind, value, spared = tree.receive()
         if spared:
             logger.warning("%d processes that a command left behind belong to another user: they run on", spared)
         if kind == supervisor.STARTED:
             self.pid = value
             return
         with self._running:
-            tree, self._tree = self._tree, None
-        if tree is not None:
-            self._watch.remove(tree.fileno())
-            tree.release()
+            self._tree = None
+        self._watch.remove(tree.fileno())
+        tree.release()
         if kind == supervisor.FAILED:
             raise self._failure(value)
         self._drain()
@@ -233,12 +241,3 @@ def _pending(fd: int) -> int:
     """How many bytes can be read from a pipe now."""
     (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))
     return int(count)
-
-
-def _add_pipes(files: list[io.FileIO], count: int) -> None:
-    """Append the read and the write end of each of *count* new pipes to *files*, in turn.
-
-    It is one call into C: no Ctrl-C comes between a descriptor and the object that owns it.
-    """
-    fds = itertools.chain.from_iterable(itertools.starmap(os.pipe, itertools.repeat((), count)))
-    files.extend(map(io.FileIO, fds, itertools.cycle(("rb", "wb"))))

@@ -6,16 +6,18 @@ import os
 import pwd
 import resource
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from attrs import frozen
 
 from sandbox_kit.backends.local import confine
+from sandbox_kit.backends.local.aside import aside
 from sandbox_kit.backends.local.environment import command_environment
 from sandbox_kit.backends.local.pin import Root
 from sandbox_kit.backends.local.running import Running
 from sandbox_kit.backends.local.scratch import tidy
 from sandbox_kit.backends.local.system import Descriptor
-from sandbox_kit.errors import InvalidArgumentError, UnsupportedError
+from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError
 from sandbox_kit.primitives import Command, Masks
 from sandbox_kit.types import Limits
 
@@ -70,7 +72,7 @@ class Launch:
         """Close the directory, and leave the workspace to others."""
         self.cwd.close()
         if self.prepared is not None:
-            self.prepared.close()
+            aside(self.prepared.close)
 
     def __enter__(self) -> Launch:
         return self
@@ -137,12 +139,14 @@ class Terms:
             SandboxTimeoutError: commands held to other masks live in the workspace all the time.
             PolicyError: the workspace, or what is exposed, changed while the masks were made.
         """
+        wait = _Wait(running)
         env = command_environment(root.name, command.env)
         check_size(command.argv, env)
         if masks is None or self._cannot_confine(root.name, masks):
             self._check_unconfined()
             return Launch(command.argv, env, cwd)
-        prepared = confine.prepare(
+        prepare = partial(
+            confine.prepare,
             root_fd=root.fd,
             work_dir=root.name,
             masks=masks,
@@ -152,8 +156,13 @@ class Terms:
             env=env,
             limits=self.limits,
             timeout=command.timeout,
-            check=running.check,
+            check=wait.check,
         )
+        try:
+            prepared = aside(prepare)
+        except BaseException:
+            wait.broken_off = True
+            raise
         return Launch(prepared.command(command.argv), prepared.env, cwd, prepared)
 
     def _cannot_confine(self, work_dir: str, masks: tuple[Masks, ...]) -> bool:
@@ -166,6 +175,29 @@ class Terms:
         if self.network is False:
             raise UnsupportedError("network=False cannot be held for a command that is not confined")
         confine.check_limits(self.limits, "a command that is not confined cannot be held to it")
+
+
+class _Wait:
+    """The wait of a command for others in the workspace.
+
+    Attributes:
+        broken_off: whether nobody wants the command any more.
+    """
+
+    def __init__(self, running: Running) -> None:
+        self.broken_off = False
+        self._running = running
+
+    def check(self) -> None:
+        """Check that it is to go on.
+
+        Raises:
+            SandboxClosedError: somebody has stopped the sandbox.
+            SandboxUnavailableError: it was broken off.
+        """
+        self._running.check()
+        if self.broken_off:
+            raise SandboxUnavailableError("the wait for others in the workspace was broken off")
 
 
 def check_size(argv: Sequence[str], env: Mapping[str, str]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from sandbox_kit.backends.local import base, probe
 from sandbox_kit.backends.local.base import Tree
-from sandbox_kit.backends.local.masks import Mount
+from sandbox_kit.backends.local.masks import Kind, Mount
 from sandbox_kit.paths import within
 
 __all__ = ["Layout"]
@@ -24,13 +24,14 @@ class Layout:
 
     Attributes:
         options: what bubblewrap gets.
+        hiding: kind of mount -> what hides, on the host.
     """
 
     def __init__(self, work_dir: str, scratch: str, own: Callable[..., int]) -> None:
         self._work_dir = work_dir
         self.options: list[str] = []
         self._own = own
-        self._nothing = hiding_things(scratch)
+        self.hiding = hiding_things(scratch)
         self._to_seal: list[str] = []
 
     def isolate(self, *, network: bool, env: Mapping[str, str], status: int) -> None:
@@ -75,7 +76,7 @@ class Layout:
                 self.options += ("--perms", "0755", "--tmpfs", name)
                 self._to_seal.append(name)
             else:
-                self.options += ("--ro-bind", self._nothing[is_directory], name)
+                self.options += ("--ro-bind", self.hiding["hide-dir" if is_directory else "hide-file"], name)
 
     def seal(self) -> None:
         """Make a place for the workspace, then make read-only all that was writable until here but /tmp."""
@@ -83,27 +84,35 @@ class Layout:
         for name in (*self._to_seal, "/"):
             self.options += ("--remount-ro", name)
 
-    def show_workspace(self, root_fd: int, mounts: Sequence[Mount], cwd: str) -> None:
-        """The workspace, writable, and what is mounted in it; takes over the descriptors of *mounts*."""
-        for mount in mounts:
-            if mount.fd is not None:
-                self._own(int, mount.fd)
+    def show_workspace(self, root_fd: int) -> None:
+        """The workspace, writable."""
         root = self._own(partial(os.open, dir_fd=root_fd), ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.options += ("--bind-fd", str(root), self._work_dir)
+
+    def mount(self, mounts: Iterable[Mount]) -> None:
+        """What is mounted in the workspace."""
         for mount in mounts:
-            if mount.fd is not None:
+            if mount.kind in self.hiding:
+                self.options += ("--ro-bind", self.hiding[mount.kind], mount.name)
+            elif mount.pin is not None:
+                source = self._own(os.dup, mount.pin.fd)
                 option = "--ro-bind-fd" if mount.kind == "read-only" else "--bind-fd"
-                self.options += (option, str(mount.fd), mount.name)
-            else:
-                self.options += ("--ro-bind", self._nothing[mount.kind == "hide-dir"], mount.name)
+                self.options += (option, str(source), mount.name)
+
+    def await_mounts(self, options: Iterable[str]) -> None:
+        """Have somebody else mount in the workspace; *options* are what they have bubblewrap do meanwhile."""
+        self.options += options
+
+    def start_in(self, cwd: str) -> None:
+        """The directory that the command starts in."""
         self.options += ("--chdir", cwd)
 
 
-def hiding_things(scratch: str) -> tuple[str, str]:
-    """Make, once, the empty file and the empty directory that nobody can read; return their names."""
+def hiding_things(scratch: str) -> Mapping[Kind, str]:
+    """Make, once, the empty file and the empty directory that nobody can read; kind of mount -> name."""
     file, directory = os.path.join(scratch, "hidden-file"), os.path.join(scratch, "hidden-directory")
     if not os.path.lexists(file):
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0))
     if not os.path.lexists(directory):
         os.makedirs(directory, 0, exist_ok=True)
-    return file, directory
+    return {"hide-file": file, "hide-dir": directory}

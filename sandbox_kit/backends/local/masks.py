@@ -8,8 +8,9 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
+from sandbox_kit.backends.local.system import Descriptor, open_beneath
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
 from sandbox_kit.primitives import Masks
 
@@ -21,8 +22,8 @@ __all__ = [
     "Rules",
     "Walker",
     "changed",
-    "open_directory",
-    "open_pinned",
+    "identity",
+    "pinned",
     "walk",
 ]
 
@@ -31,6 +32,8 @@ Kind = Literal["hide-file", "hide-dir", "read-only", "read-write"]
 MAX_DEPTH = 256
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PINNED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_OPENAT2 = (errno.ENOSYS, errno.EPERM)
+_CHANGED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 @frozen
@@ -40,12 +43,12 @@ class Mount:
     Attributes:
         kind: an empty unreadable file or directory, or the thing itself once more.
         name: absolute.
-        fd: pins the thing itself; None for what hides it.
+        pin: open on what is mounted over, so that nothing else gets its inode; None until all are known.
     """
 
     kind: Kind
     name: str
-    fd: int | None = None
+    pin: Descriptor | None = field(default=None, eq=False, repr=False)
 
 
 @define
@@ -65,8 +68,8 @@ class Found:
     def close(self) -> None:
         """Close every descriptor; closing twice is fine."""
         for mount in self.mounts:
-            if mount.fd is not None:
-                os.close(mount.fd)
+            if mount.pin is not None:
+                mount.pin.close()
         self.mounts = []
 
 
@@ -117,14 +120,11 @@ def walk(root_fd: int, work_dir: str, rules: Rules) -> Found:
         raise UnsupportedError(f"a rule hides the work directory itself, {printable(work_dir)}, from commands")
     walker = Walker(rules)
     try:
-        root = os.open(".", DIRECTORY, dir_fd=root_fd)
-        try:
+        with Descriptor.open(".", DIRECTORY, root_fd) as root:
             frozen_root = rules.read_only(work_dir)
             if frozen_root:
-                walker.found.mounts.append(Mount("read-only", work_dir, os.open(".", _PINNED, dir_fd=root)))
-            walker.enter(root, work_dir.rstrip("/") + "/", frozen_root, 0)
-        finally:
-            os.close(root)
+                walker.found.mounts.append(Mount("read-only", work_dir, Descriptor.open(".", _PINNED, root.fd)))
+            walker.enter(root.fd, work_dir.rstrip("/") + "/", frozen_root, 0)
     except BaseException:
         walker.found.close()
         raise
@@ -186,7 +186,7 @@ class Walker:
                 f"{printable(name)}: directories nest too deep to be masked ({MAX_DEPTH}): move or remove it"
             )
         try:
-            directory = os.open(entry, DIRECTORY, dir_fd=parent)
+            directory = open_to_search(entry, parent)
         except FileNotFoundError:
             return True
         except PermissionError:
@@ -194,13 +194,11 @@ class Walker:
             return True
         except OSError as error:
             raise changed(name) from error
-        try:
+        with directory:
             frozen_there = self.rules.read_only(name)
             if frozen_there != frozen_here:
                 self._again(parent, entry, name, frozen_there)
-            all_hidden = self.enter(directory, name + "/", frozen_there, depth + 1)
-        finally:
-            os.close(directory)
+            all_hidden = self.enter(directory.fd, name + "/", frozen_there, depth + 1)
         if all_hidden:
             self.found.all_hidden.append(name)
         return all_hidden
@@ -208,58 +206,69 @@ class Walker:
     def _again(self, parent: int, entry: str, name: str, frozen: bool) -> None:
         """Mount the thing over itself, so that it can, or cannot, be changed."""
         try:
-            fd = os.open(entry, _PINNED, dir_fd=parent)
+            pin = Descriptor.open(entry, _PINNED, parent)
         except FileNotFoundError:
             return
-        if stat.S_ISLNK(os.fstat(fd).st_mode):
-            os.close(fd)
+        if stat.S_ISLNK(os.fstat(pin.fd).st_mode):
             raise changed(name)
-        self.found.mounts.append(Mount("read-only" if frozen else "read-write", name, fd))
+        self.found.mounts.append(Mount("read-only" if frozen else "read-write", name, pin))
 
 
-def open_directory(root_fd: int, work_dir: str, name: str) -> int:
-    """Open a directory of the workspace for its identity alone, through no link.
+def open_to_search(entry: str, parent: int) -> Descriptor:
+    """Open a directory to list what it holds and to open that.
+
+    Raises:
+        PermissionError: this user may do one of both at most.
+        OSError: it is gone, or no directory.
+    """
+    directory = Descriptor.open(entry, DIRECTORY, parent)
+    os.stat(".", dir_fd=directory.fd)
+    return directory
+
+
+def pinned(root_fd: int, work_dir: str, name: str, *, directory: bool = False) -> Descriptor:
+    """Open a file or directory of the workspace for its identity alone, through no link.
 
     Args:
         name: absolute, *work_dir* or beneath it.
+        directory: whether it must be one.
 
     Raises:
-        PolicyError: it is gone, or a link stands on the way.
+        PolicyError: it is gone, is of another kind, or a link stands there or on the way.
     """
-    fd = os.open(".", _PINNED | os.O_DIRECTORY, dir_fd=root_fd)
-    for part in name[len(work_dir) :].split("/"):
-        if not part:
-            continue
-        try:
-            below = os.open(part, _PINNED | os.O_DIRECTORY, dir_fd=fd)
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
-                raise
-            raise changed(name) from error
-        finally:
-            os.close(fd)
-        fd = below
-    return fd
-
-
-def open_pinned(root_fd: int, work_dir: str, name: str) -> int:
-    """Open a file or directory beneath the workspace for its identity alone, through no link.
-
-    Raises:
-        PolicyError: it is gone, or it or a part of the way is a link.
-    """
-    parent, _, last = name.rpartition("/")
-    directory = open_directory(root_fd, work_dir, parent)
+    flags = _PINNED | os.O_DIRECTORY if directory else _PINNED
     try:
-        fd = os.open(last, _PINNED, dir_fd=directory)
-    except FileNotFoundError as error:
+        pin = _open_beneath(root_fd, name[len(work_dir) :].strip("/") or ".", flags)
+    except OSError as error:
+        if error.errno not in _CHANGED:
+            raise
         raise changed(name) from error
-    finally:
-        os.close(directory)
-    if stat.S_ISLNK(os.fstat(fd).st_mode):
-        os.close(fd)
+    if stat.S_ISLNK(os.fstat(pin.fd).st_mode):
         raise changed(name)
-    return fd
+    return pin
+
+
+def _open_beneath(root_fd: int, path: str, flags: int) -> Descriptor:
+    try:
+        return open_beneath(root_fd, path, flags)
+    except OSError as error:
+        if error.errno not in _NO_OPENAT2:
+            raise
+    return _step_down(root_fd, path.split("/"), flags)
+
+
+def _step_down(root_fd: int, parts: Sequence[str], flags: int) -> Descriptor:
+    """Open by one descriptor after the other, where the kernel has no openat2."""
+    at = Descriptor.open(".", _PINNED | os.O_DIRECTORY, root_fd)
+    for part in parts[:-1]:
+        at = Descriptor.open(part, _PINNED | os.O_DIRECTORY, at.fd)
+    return Descriptor.open(parts[-1], flags, at.fd)
+
+
+def identity(pin: Descriptor) -> tuple[int, int]:
+    """The device and inode that *pin* is open on."""
+    status = os.fstat(pin.fd)
+    return status.st_dev, status.st_ino
 
 
 def changed(name: str) -> PolicyError:

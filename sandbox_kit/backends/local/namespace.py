@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from sandbox_kit.backends.local import joiner
 from sandbox_kit.backends.local.interpreter import helper_interpreter
+from sandbox_kit.backends.local.system import Descriptor, add_pipes
 
 __all__ = ["Namespaces", "Status"]
 
@@ -18,11 +20,7 @@ _POWERLESS = "CapEff:\t0000000000000000\n"
 
 
 class Namespaces:
-    """Open handles on the namespaces of one command; they outlive it.
-
-    Attributes:
-        handles: name -> descriptor, named as in /proc; ``owner`` is the user namespace that owns the mounts.
-    """
+    """Open handles on the namespaces of one command; they outlive it, and close when nobody uses them."""
 
     def __init__(self, pid: int, mount_namespace: int) -> None:
         """Open the namespaces of process *pid*.
@@ -30,22 +28,20 @@ class Namespaces:
         Raises:
             OSError: it has ended, or another process has its id by now.
         """
-        self.handles: dict[str, int] = {}
-        try:
-            self._open(pid, mount_namespace)
-        except BaseException:
-            self.close()
-            raise
-
-    def _open(self, pid: int, mount_namespace: int) -> None:
+        self._held: dict[str, Descriptor] = {}
         for name in joiner.ENTERED:
             path = f"/proc/{pid}/ns/{name}"
             if name == "owner":
-                self.handles[name] = fcntl.ioctl(self.handles["mnt"], _NS_GET_USERNS)
+                self._held[name] = Descriptor.of(fcntl.ioctl, self._held["mnt"].fd, _NS_GET_USERNS)
             elif os.stat(path).st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
-                self.handles[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        if os.fstat(self.handles["mnt"]).st_ino != mount_namespace:
+                self._held[name] = Descriptor.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if os.fstat(self._held["mnt"].fd).st_ino != mount_namespace:
             raise ProcessLookupError(f"process {pid} is another by now")
+
+    @property
+    def handles(self) -> dict[str, int]:
+        """Name -> descriptor, named as in /proc; ``owner`` is the user namespace that owns the mounts."""
+        return {name: held.fd for name, held in self._held.items()}
 
     def argv(self, environment: int, program: int, status: int, cwd: str) -> list[str]:
         """What to put before a command that is to run in a copy of these namespaces.
@@ -69,9 +65,8 @@ class Namespaces:
 
     def close(self) -> None:
         """Close the handles; closing twice is fine."""
-        for fd in self.handles.values():
-            os.close(fd)
-        self.handles = {}
+        for held in self._held.values():
+            held.close()
 
 
 class Status:
@@ -82,13 +77,22 @@ class Status:
     """
 
     def __init__(self) -> None:
-        self._read, self.write = os.pipe()
-        os.set_blocking(self._read, False)
+        self._ends: list[io.FileIO] = []
         self._said = b""
+        add_pipes(self._ends, 1)
+        os.set_blocking(self._ends[0].fileno(), False)
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def write(self) -> int:
+        """The descriptor to say something in."""
+        return self._ends[1].fileno()
 
     def _documents(self) -> list[dict[str, int | None]]:
         with suppress(BlockingIOError):
-            while self._read >= 0 and (more := os.read(self._read, 4096)):
+            while not self._ends[0].closed and (more := os.read(self._ends[0].fileno(), 4096)):
                 self._said += more
         return [json.loads(line) for line in self._said.splitlines(keepends=True) if line.endswith(b"\n")]
 
@@ -108,7 +112,5 @@ class Status:
 
     def close(self) -> None:
         """Close the pipe; closing twice is fine."""
-        for fd in (self._read, self.write):
-            if fd >= 0:
-                os.close(fd)
-        self._read = self.write = -1
+        for end in self._ends:
+            end.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Literal
 
 from sandbox_kit.types import CommandResult
@@ -74,6 +75,8 @@ class Lines:
     Lines keep their end, as those of a file do; the last one may lack it. Undecodable bytes
     are U+FFFD.
 
+    Whoever waits takes a token first. One is there when there is something to read, or the end.
+
     Args:
         limit: how many unread bytes are kept. Over it the oldest lines are dropped, and of
             a single longer line its beginning.
@@ -88,26 +91,31 @@ class Lines:
         self._unread = bytearray()
         self._searched = 0
         self._ended = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._tokens: SimpleQueue[None] = SimpleQueue()
 
     def feed(self, data: bytes) -> None:
         """Append what arrived."""
-        with self._changed:
+        with self._lock:
             self._unread += data
             if len(self._unread) > self._limit:
                 self._drop(len(self._unread) - self._limit)
-            self._changed.notify_all()
+        self._wake()
 
     def end(self) -> None:
         """Nothing more will arrive."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
+        self._ended = True
+        self._wake()
 
     def abandon(self) -> None:
         """End in a forked child, where the thread that feeds it does not run."""
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._tokens = SimpleQueue()
         self._ended = True
+
+    def _wake(self) -> None:
+        if self._tokens.empty():
+            self._tokens.put(None)
 
     def _drop(self, excess: int) -> None:
         whole = self._unread.find(b"\n", excess - 1) + 1
@@ -130,9 +138,21 @@ class Lines:
         return self
 
     def __next__(self) -> str:
-        with self._changed:
-            while (line := self._take()) is None:
-                if self._ended:
-                    raise StopIteration
-                self._changed.wait()
+        while (line := self._next()) is None:
+            if self._is_over():
+                raise StopIteration
+            self._tokens.get()
+        if self._unread:
+            self._wake()
         return line.decode("utf-8", "replace")
+
+    def _next(self) -> bytes | None:
+        with self._lock:
+            line = self._take()
+        return line
+
+    def _is_over(self) -> bool:
+        """Whether the end has come and nothing is left; then others that wait are told as well."""
+        if self._ended:
+            self._wake()
+        return self._ended and not self._unread

@@ -98,7 +98,7 @@ class Root:
         self.name = os.path.realpath(given)
         self.given = self.name if ".." in parts(given) else normalise(given)
         with told_of(self.given):
-            self._descriptor = Descriptor(os.open(self.name, DIRECTORY))
+            self._descriptor = Descriptor.open(self.name, DIRECTORY)
         self.fd = self._descriptor.fd
         self.prefixes = Prefixes(self.name)
         self._given_parts = parts(self.given)
@@ -112,12 +112,12 @@ class Root:
         an empty root where a file system is mounted is told by the parent's.
         """
         try:
-            names = os.listdir(self.fd)
-            name = next((name for name in names if _swapped(name) != name), None)
+            with os.scandir(self.fd) as entries:
+                name = next((entry.name for entry in entries if _swapped(entry.name) != entry.name), None)
             if name is not None:
-                return _swapped(name) in names or not _same(self.fd, name, _swapped(name))
+                return not _same(self.fd, name, _swapped(name)) or _swapped(name) in os.listdir(self.fd)
             above, name = os.path.split(self.name)
-            with Descriptor(os.open(above, DIRECTORY)) as parent:
+            with Descriptor.open(above, DIRECTORY) as parent:
                 return _swapped(name) == name or not _same(parent.fd, name, _swapped(name))
         except OSError:
             return True
@@ -155,7 +155,7 @@ class Root:
                 return components[len(root) :]
         return None
 
-    def open_plain(self, components: list[str], flags: int) -> int | None:
+    def open_plain(self, components: list[str], flags: int) -> Descriptor | None:
         """Open a path without links on it; None when it has to be walked, as one with ``..`` always has.
 
         Raises:
@@ -170,7 +170,7 @@ class Root:
                 return None
             raise
 
-    def open_path(self, path: str, flags: int) -> tuple[int, str] | None:
+    def open_path(self, path: str, flags: int) -> tuple[Descriptor, str] | None:
         """Open *path* and return its real name with it; None when :meth:`find` has to tell where it leads.
 
         Raises:
@@ -180,8 +180,8 @@ class Root:
             components = self.beneath(path)
         except PathEscapeError:
             return None
-        fd = self.open_plain(components, flags)
-        return None if fd is None else (fd, join(self.name, "/".join(components)) if components else self.name)
+        opened = self.open_plain(components, flags)
+        return None if opened is None else (opened, join(self.name, "/".join(components)) if components else self.name)
 
     def find(self, path: str, hop: Ask, ask: Ask = _ignore, *, follow: bool = True) -> Spot:
         """Pin *path*, which need not exist.
@@ -212,12 +212,12 @@ class Root:
         parent = self._descriptor
         if above:
             try:
-                fd = self.open_plain(above, _PATH)
+                opened = self.open_plain(above, _PATH)
             except FileNotFoundError:
                 return None
-            if fd is None:
+            if opened is None:
                 return None
-            parent = Descriptor(fd)
+            parent = opened
         info = lookup(parent.fd, name)
         if info is not None and stat.S_ISLNK(info.st_mode) and follow:
             return None
@@ -299,7 +299,7 @@ class _Walk:
     def _down(self, part: str, info: os.stat_result) -> None:
         if not stat.S_ISDIR(info.st_mode):
             raise PathNotDirectoryError(self.path)
-        self.stack.append(Descriptor(os.open(part, _PATH | NOFOLLOW, dir_fd=self.stack[-1].fd)))
+        self.stack.append(Descriptor.open(part, _PATH | NOFOLLOW, self.stack[-1].fd))
         self.names.append(part)
         self.pending.pop()
         if len(self.stack) > _HELD:
@@ -350,13 +350,13 @@ def descend(top: Descriptor, path: str, flags: int = DIRECTORY) -> Descriptor:
     """
     if len(os.fsencode(path)) < _PATH_MAX:
         try:
-            return Descriptor(open_beneath(top.fd, path, flags))
+            return open_beneath(top.fd, path, flags)
         except OSError as error:
             if error.errno not in _WALK:
                 raise
     at = top
     for name in parts(path):
-        at = Descriptor(os.open(name, flags | NOFOLLOW, dir_fd=at.fd))
+        at = Descriptor.open(name, flags | NOFOLLOW, at.fd)
     return at
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, open_directory, open_pinned, walk
+from attrs import evolve
+
+from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, identity, pinned, walk
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
 
 __all__ = ["MAX_FILE_MASKS", "MAX_MOUNTS", "folded", "plan"]
@@ -15,7 +16,7 @@ MAX_FILE_MASKS = 64
 """Over so many, a directory of which nothing is left to see is masked as one."""
 
 MAX_MOUNTS = 200
-"""Over so many a command is refused: each costs about 0.2 ms, and descriptors are few."""
+"""Over so many a command is refused: each holds a descriptor, and they are few."""
 
 
 def plan(root_fd: int, work_dir: str, rules: Rules, own: Mapping[str, Kind] = MappingProxyType({})) -> Found:
@@ -44,6 +45,7 @@ def plan(root_fd: int, work_dir: str, rules: Rules, own: Mapping[str, Kind] = Ma
         found.mounts.sort(key=_depth)
         _refuse_too_many(found.mounts)
         _verify(found, root_fd, work_dir)
+        _pin_all(found, root_fd, work_dir)
     except BaseException:
         found.close()
         raise
@@ -56,12 +58,7 @@ def _add_own(found: Found, name: str, kind: Kind, root_fd: int, work_dir: str) -
     around = _enclosing(name, kinds)
     if around is not None and kinds[around] in ("hide-dir", kind):
         return
-    fd = open_pinned(root_fd, work_dir, name)
-    if kind == "hide-dir":
-        os.close(fd)
-        found.mounts.append(Mount(kind, name))
-    else:
-        found.mounts.append(Mount(kind, name, fd))
+    found.mounts.append(Mount(kind, name, pinned(root_fd, work_dir, name)))
 
 
 def _parents(name: str, work_dir: str) -> Iterator[str]:
@@ -80,12 +77,7 @@ def folded(found: Found) -> list[Mount]:
     for name in reversed(found.all_hidden):
         if _enclosing(name, whole) is None:
             whole.add(name)
-    kept = []
-    for mount in found.mounts:
-        if _enclosing(mount.name, whole) is None:
-            kept.append(mount)
-        elif mount.fd is not None:
-            os.close(mount.fd)
+    kept = [mount for mount in found.mounts if _enclosing(mount.name, whole) is None]
     return kept + [Mount("hide-dir", name) for name in whole]
 
 
@@ -105,7 +97,7 @@ def _add_pins(found: Found, pins: set[str], root_fd: int, work_dir: str) -> None
         around = _enclosing(name, kinds)
         kind = kinds[around] if around is not None else "read-write"
         if kind != "hide-dir":
-            found.mounts.append(Mount(kind, name, open_directory(root_fd, work_dir, name)))
+            found.mounts.append(Mount(kind, name, pinned(root_fd, work_dir, name, directory=True)))
 
 
 def _depth(mount: Mount) -> int:
@@ -120,13 +112,15 @@ def _refuse_too_many(mounts: list[Mount]) -> None:
         )
 
 
+def _pin_all(found: Found, root_fd: int, work_dir: str) -> None:
+    """Pin what has the name of each mask now: by its name it is to be hidden, whatever the walk met."""
+    for number, mount in enumerate(found.mounts):
+        if mount.pin is None:
+            found.mounts[number] = evolve(mount, pin=pinned(root_fd, work_dir, mount.name))
+
+
 def _verify(found: Found, root_fd: int, work_dir: str) -> None:
     """Look once more: every directory with a mount in it must still be the one that was walked."""
-    for name, identity in found.parents.items():
-        fd = open_directory(root_fd, work_dir, name)
-        try:
-            status = os.fstat(fd)
-        finally:
-            os.close(fd)
-        if (status.st_dev, status.st_ino) != identity:
+    for name, walked in found.parents.items():
+        if identity(pinned(root_fd, work_dir, name, directory=True)) != walked:
             raise PolicyError([f"{printable(name)} changed while its masks were made: another directory has its name"])

@@ -61,11 +61,21 @@ def program() -> str:
     Raises:
         UnsupportedError: it is not installed.
     """
-    directories = filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))
-    found = shutil.which("bwrap", path=os.pathsep.join(sorted(directories, key=_rank)))
+    path = os.environ.get("PATH", os.defpath)
+    found = _find(path)
+    if found is None or not os.access(found, os.X_OK):
+        _find.cache_clear()
+        found = _find(path)
     if found is None:
         raise UnsupportedError("bubblewrap is not installed: apt install bubblewrap")
-    return os.path.normpath(found)
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _find(path: str) -> str | None:
+    directories = filter(os.path.isabs, path.split(os.pathsep))
+    found = shutil.which("bwrap", path=os.pathsep.join(sorted(directories, key=_rank)))
+    return None if found is None else os.path.normpath(found)
 
 
 def _rank(directory: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from weakref import WeakSet
 
 from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.job import Job
@@ -16,6 +17,7 @@ from sandbox_kit.types import Usage
 __all__ = ["Running"]
 
 _KILL_AGAIN = 0.1
+_LOOK_AGAIN = 0.002
 
 logger = logging.getLogger("sandbox_kit")
 
@@ -23,13 +25,14 @@ logger = logging.getLogger("sandbox_kit")
 class Running:
     """The jobs of one sandbox, those of run and of spawn. Ended, it takes no more.
 
-    The lock is reentrant: the garbage collector may end a sandbox within any call.
+    The lock is reentrant: the garbage collector may end a sandbox within any call. A job that
+    nobody serves any more, as Ctrl-C broke off its end, is not kept alive here.
     """
 
     def __init__(self) -> None:
-        self._jobs: set[Job] = set()
+        self._jobs: WeakSet[Job] = WeakSet()
         self._ended = False
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
         abandon_in_child(self)
 
     def admit(self, job: Job) -> None:
@@ -38,15 +41,14 @@ class Running:
         Raises:
             SandboxClosedError: the sandbox is stopped.
         """
-        with self._changed:
+        with self._lock:
             self.check()
             self._jobs.add(job)
 
     def leave(self, job: Job) -> None:
         """Let go of *job*, when its tree is dead; one that is not there is no error."""
-        with self._changed:
+        with self._lock:
             self._jobs.discard(job)
-            self._changed.notify_all()
 
     def check(self) -> None:
         """Check that nobody has stopped the sandbox.
@@ -63,7 +65,7 @@ class Running:
 
     def end(self) -> None:
         """Kill every tree, and wait until all are dead, but for one that this thread serves: that ends next."""
-        with self._changed:
+        with self._lock:
             self._ended = True
         deadline = time.monotonic() + END_WITHIN
         while (jobs := self._served_elsewhere()) and time.monotonic() < deadline:
@@ -81,14 +83,15 @@ class Running:
         return jobs - here
 
     def _await_one_of(self, jobs: set[Job]) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not jobs <= self._jobs, _KILL_AGAIN)
+        give_up = time.monotonic() + _KILL_AGAIN
+        while jobs <= self._snapshot() and time.monotonic() < give_up:
+            time.sleep(_LOOK_AGAIN)
 
     def _snapshot(self) -> set[Job]:
-        with self._changed:
+        with self._lock:
             return set(self._jobs)
 
     def abandon(self) -> None:
         """Start afresh in a forked child: the jobs are the parent's."""
-        self._jobs = set()
-        self._changed = threading.Condition(threading.RLock())
+        self._jobs = WeakSet()
+        self._lock = threading.RLock()

@@ -19,7 +19,7 @@ from sandbox_kit.backends.local.launch import Launch, Terms, check_user
 from sandbox_kit.backends.local.pin import Root
 from sandbox_kit.backends.local.preload import load_all
 from sandbox_kit.backends.local.running import Running
-from sandbox_kit.backends.local.system import Descriptor, host_name
+from sandbox_kit.backends.local.system import host_name
 from sandbox_kit.contract import Backend, Process, Sandbox
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -240,7 +240,7 @@ class LocalSandbox(LocalBackend, Sandbox):
         settle(("ls",), authorize, tuple(dict.fromkeys((typed, spot.real))), spot.identity)
         if not stat.S_ISDIR(info.st_mode):
             raise PathNotDirectoryError(command.cwd)
-        cwd = Descriptor(self._open_same(spot, command.cwd, _DIRECTORY))
+        cwd = self._open_same(spot, command.cwd, _DIRECTORY)
         return self._terms.launch(command, root, cwd, spot.real, masks, running)
 
 

@@ -22,8 +22,9 @@ def own_directory() -> str:
         UnsupportedError: something else has the name, or others may enter.
     """
     directory = _NAME.format(uid=os.geteuid())
-    with suppress(FileExistsError):
-        os.mkdir(directory, 0o700)
+    if not os.path.lexists(directory):
+        with suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise UnsupportedError(f"{directory} is not a directory of this user alone: commands cannot be confined")

@@ -23,12 +23,12 @@ import select
 import signal
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 from sandbox_kit.backends.local import supervisor
+from sandbox_kit.backends.local.aside import aside
 from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.interpreter import helper_interpreter
 from sandbox_kit.backends.local.tree import END_WITHIN, Reply, Tree
@@ -110,9 +110,10 @@ class SupervisedTree(Tree):
                 os.killpg(self._command, signal.SIGKILL)
 
     def nudge(self) -> None:
-        with suppress(OSError):
-            if self._process is not None and os.getpid() == self._owner:
-                self._process.send_signal(signal.SIGCONT)
+        process = self._process
+        if process is not None and process.returncode is None and os.getpid() == self._owner:
+            with suppress(OSError):
+                os.kill(process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         self._killed = True
@@ -136,7 +137,7 @@ class SupervisedTree(Tree):
     def close(self) -> None:
         self.kill()
         if self._process is not None and os.getpid() == self._owner:
-            self._wait_for(self._process)
+            aside(partial(self._wait_for, self._process))
         self._control.close()
 
     def _wait_for(self, process: subprocess.Popen[bytes]) -> None:
@@ -152,41 +153,12 @@ class SupervisedTree(Tree):
         self._process = None
 
 
-class _Starter(threading.Thread):
-    """Starts a supervisor in a thread, which Ctrl-C does not reach: half a start would leak."""
-
-    def __init__(self, credentials: Credentials | None) -> None:
-        super().__init__(name="sandbox_kit-start", daemon=True)
-        self._credentials = credentials
-        self.tree: SupervisedTree | None = None
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            control, far = socket.socketpair()
-        except OSError as error:
-            self.error = error
-            return
-        try:
-            with far:
-                tree = SupervisedTree(self._credentials, control, far)
-            tree.receive()
-            self.tree = tree
-        except Exception as error:
-            control.close()
-            self.error = error
-
-
 def _start(credentials: Credentials | None) -> SupervisedTree:
-    starter = _Starter(credentials)
-    try:
-        starter.start()
-        starter.join()
-    except RuntimeError:  # no thread can be started, as when the interpreter exits
-        starter.run()
-    if starter.tree is None:
-        raise starter.error or SandboxUnavailableError("the supervisor of commands did not start")
-    return starter.tree
+    control, far = socket.socketpair()
+    with far:
+        tree = SupervisedTree(credentials, control, far)
+    tree.receive()
+    return tree
 
 
 def _popen(control: socket.socket) -> subprocess.Popen[bytes]:
@@ -244,7 +216,7 @@ class _Pool:
                 if credentials and tree.credentials == credentials and tree.is_usable():
                     return tree
                 tree.close()
-        return _start(credentials)
+        return aside(partial(_start, credentials))
 
     def give(self, tree: SupervisedTree) -> None:
         """Keep *tree* for the next command, or close it when enough wait."""

@@ -41,6 +41,7 @@ MAX_FDS = 250
 """Descriptors that one message can carry."""
 
 _PR_SET_CHILD_SUBREAPER = 36
+_PART = 1 << 13
 if sys.platform != "win32":  # where the host imports this file, for its constants alone
     _KILL = int(signal.SIGKILL)
     _RESET = [int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}]
@@ -67,7 +68,7 @@ def receive(control: socket.socket) -> tuple[Request, list[int]] | None:
     fds: list[int] = []
     wanted = LENGTH.size
     while len(data) < wanted:
-        part, ancillary, _, _ = control.recvmsg(1 << 16, socket.CMSG_SPACE(MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC)
+        part, ancillary, _, _ = control.recvmsg(_PART, socket.CMSG_SPACE(MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC)
         if not part:
             return None
         data += part
@@ -153,6 +154,8 @@ def start(request: Request, fds: list[int]) -> int:
 
 def lift(fds: list[int], above: int) -> list[int]:
     """*fds* moved to numbers over *above*, where no target can overwrite one before it is used."""
+    if min(fds) > above:
+        return fds
     lifted = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above + 1) for fd in fds]
     close(fds)
     return lifted

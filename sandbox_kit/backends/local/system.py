@@ -1,11 +1,15 @@
-"""The system calls that :mod:`os` does not have, names of the host, and what errors of the system mean."""
+"""The system calls that :mod:`os` does not have, owners of descriptors, names of the host, and what errors mean."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import io
+import itertools
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from typing import Self
 
@@ -21,7 +25,17 @@ from sandbox_kit.errors import (
     SandboxError,
 )
 
-__all__ = ["Descriptor", "host_name", "open_beneath", "path_error", "rename_noreplace", "told_of"]
+__all__ = [
+    "Descriptor",
+    "add_pipes",
+    "close_all",
+    "host_name",
+    "keep",
+    "open_beneath",
+    "path_error",
+    "rename_noreplace",
+    "told_of",
+]
 
 _OPENAT2 = 437
 _RESOLVE = 0x02 | 0x04 | 0x08  # RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
@@ -51,13 +65,53 @@ _renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sy
 _hows: dict[int, ctypes._CArgObject] = {}
 
 
+def keep(owner: object, name: str, opener: Callable[..., object], *arguments: object) -> None:
+    """Set the attribute *name* of *owner* to what *opener* returns, in one call into C.
+
+    A signal handler, such as Ctrl-C's, runs between two calls and no sooner, so that nothing
+    which was opened is ever without its owner.
+    """
+    any(map(setattr, (owner,), (name,), itertools.starmap(opener, (arguments,))))
+
+
+def close_all(fds: list[int]) -> None:
+    """Close every one of *fds*, and take it off the list in the same call into C."""
+    any(map(os.close, map(list.pop, itertools.repeat(fds, len(fds)))))
+
+
+def add_pipes(files: list[io.FileIO], count: int) -> None:
+    """Append the read and the write end of each of *count* new pipes to *files*, in turn, in one call into C."""
+    fds = itertools.chain.from_iterable(itertools.starmap(os.pipe, itertools.repeat((), count)))
+    files.extend(map(io.FileIO, fds, itertools.cycle(("rb", "wb"))))
+
+
 class Descriptor:
-    """An open file descriptor that closes with its last user."""
+    """An open file descriptor that closes with its last user.
 
-    __slots__ = ("fd",)
+    Attributes:
+        fd: its number; negative when it is closed.
+    """
 
-    def __init__(self, fd: int) -> None:
+    fd = -1
+
+    def __init__(self, fd: int = -1) -> None:
         self.fd = fd
+
+    @classmethod
+    def of(cls, opener: Callable[..., int], *arguments: object) -> Self:
+        """Own what *opener* returns, from within the call on that opens it."""
+        owner = cls()
+        keep(owner, "fd", opener, *arguments)
+        return owner
+
+    @classmethod
+    def open(cls, path: str, flags: int, dir_fd: int | None = None) -> Self:
+        """Open and own *path*, as ``os.open`` does.
+
+        Raises:
+            OSError: the system's own word on the path.
+        """
+        return cls.of(partial(os.open, dir_fd=dir_fd), path, flags)
 
     def close(self) -> None:
         """Close it; closing twice is fine."""
@@ -75,7 +129,7 @@ class Descriptor:
         self.close()
 
 
-def open_beneath(root: int, path: str, flags: int) -> int:
+def open_beneath(root: int, path: str, flags: int) -> Descriptor:
     """Open *path* beneath the directory *root*, where no symbolic link is on the way.
 
     Args:
@@ -93,11 +147,11 @@ def open_beneath(root: int, path: str, flags: int) -> int:
     how = _hows.get(flags)
     if how is None:
         how = _hows[flags] = ctypes.byref(_OpenHow(flags, 0, _RESOLVE))
-    fd = _syscall(_OPENAT2, root, os.fsencode(path), how, 24)
-    if fd < 0:
+    opened = Descriptor.of(_syscall, _OPENAT2, root, os.fsencode(path), how, 24)
+    if opened.fd < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
-    return int(fd)
+    return opened
 
 
 def rename_noreplace(source_dir: int, source: str, target_dir: int, target: str) -> None:

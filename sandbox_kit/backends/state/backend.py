@@ -303,7 +303,7 @@ class StateBackend(Backend):
                 raise PathIsDirectoryError(path)
             self._tree.put(now, held.getvalue(), mode)
 
-    def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize) -> None:
+    def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
         typed = self._judge_typed(path, operations, authorize)
         place = self._locate(path)
         _ask_each(operations, authorize, place.missing[:-1])
@@ -312,7 +312,8 @@ class StateBackend(Backend):
             now = self._find_again(path, place, exist=False)
             if isinstance(now.node, File):
                 raise PathExistsError(path)
-            self._tree.make_directories(now.parent, now.missing)
+            made = now.node or self._tree.make_directories(now.parent, now.missing)
+            made.mode = made.mode if mode is None else mode
 
     def _symlink(self, target: str, path: str, *, operations: Operations, authorize: Authorize) -> None:
         self._judge_typed(path, operations, authorize)
