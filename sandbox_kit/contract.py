@@ -28,7 +28,7 @@ from os import PathLike
 from types import TracebackType
 from typing import BinaryIO, Literal, Self
 
-from sandbox_kit import arguments, streams, transfer, walk
+from sandbox_kit import arguments, exports, streams, transfer, walk
 from sandbox_kit.errors import EditError, InvalidArgumentError, PathNotDirectoryError, PathNotFoundError
 from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import CommandPrimitives, FilePrimitives, allow
@@ -274,8 +274,7 @@ class Backend(FilePrimitives):
     def upload(self, local: str | PathLike[str], path: SandboxPath) -> None:
         """Copy a file or tree of the host to *path*, which becomes the copy itself.
 
-        Links that stay inside a tree are kept as links. Modes of files are kept;
-        directories get the mode of new ones.
+        Links that stay inside a tree are kept as links. The modes of files and directories are kept.
 
         Args:
             local: a path of the host.
@@ -296,32 +295,38 @@ class Backend(FilePrimitives):
         Args:
             path: a file or directory; links inside a tree that stay inside are kept as links.
             local: a path of the host; a file there is replaced, a directory never.
-            denied: what to do about entries that a rule refuses.
+            denied: what to do about entries that a rule refuses, special files, links that lead outside
+                the tree, and what cannot be read, or is gone or replaced by now.
 
         Returns:
-            How many entries were left out by a rule; always 0 with ``denied="error"``.
+            How many entries were left out; always 0 with ``denied="error"``.
 
         Raises:
             PathExistsError: *local* exists and cannot be replaced.
-            ArchiveError: the tree holds a special file or a link that leads outside it.
+            ArchiveError: with ``"error"``: the tree holds a special file or a link that leads outside it.
         """
         return transfer.download(self, check_path(path), local, arguments.check_denied(denied))
 
     def export(
-        self, path: SandboxPath = ".", *, format: Literal["tar"] = "tar", denied: Literal["error", "skip"] = "error"
-    ) -> transfer.Export:
+        self,
+        path: SandboxPath = ".",
+        *,
+        format: Literal["tar", "zip"] = "tar",
+        denied: Literal["error", "skip"] = "error",
+    ) -> exports.Export:
         """Return a file or tree as a stream of one archive, made while it is read.
 
         Args:
             path: a file or directory; members are named relative to it.
-            format: only ``"tar"`` (POSIX.1-2001).
-            denied: what to do about entries that a rule refuses.
+            format: ``"tar"`` (POSIX.1-2001), or ``"zip"``, compressed.
+            denied: what to do about entries, as in :meth:`download`.
 
         Returns:
             A readable binary file and context manager; ``.denied`` counts what was left out.
 
         Raises:
-            ArchiveError: the tree holds a special file or a link that leads outside it.
+            ArchiveError: with ``"error"``: the tree holds a special file or a link that leads outside it;
+                while it is read: a file became shorter.
             InvalidArgumentError: another *format*.
         """
         return transfer.export(self, check_path(path), format, arguments.check_denied(denied))

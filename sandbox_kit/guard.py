@@ -165,8 +165,12 @@ class GuardedBackend(Backend):
             ),
         )
 
-    def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize) -> None:
-        self._judged(path, authorize, lambda judge: self._inner._mkdir(path, operations=operations, authorize=judge))
+    def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
+        self._judged(
+            path,
+            authorize,
+            lambda judge: self._inner._mkdir(path, operations=operations, authorize=judge, mode=mode),
+        )
 
     def _symlink(self, target: str, path: str, *, operations: Operations, authorize: Authorize) -> None:
         self._judged(
@@ -296,7 +300,8 @@ class GuardedSandbox(GuardedBackend, Sandbox):
         cwd = normalise(command.cwd, self.work_dir)
 
         def inspect_and_act(judged_by: Authorize) -> _T:
-            inspect(self._inner, line, cwd, self.work_dir, judge, confined=self._confined)
+            known = checker.literal_prefixes
+            inspect(self._inner, line, cwd, self.work_dir, judge, confined=self._confined, known=known)
             return act(judged_by)
 
         return judged(judge, inspect_and_act)

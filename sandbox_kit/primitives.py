@@ -244,8 +244,11 @@ class FilePrimitives(ABC):
         """
 
     @abstractmethod
-    def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize) -> None:
-        """Make a directory and its parents; one that is there is fine."""
+    def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
+        """Make a directory and its parents; one that is there is fine.
+
+        *mode*, if given, is what the directory itself has in the end, new or not.
+        """
 
     @abstractmethod
     def _symlink(self, target: str, path: str, *, operations: Operations, authorize: Authorize) -> None:

@@ -1,27 +1,22 @@
 """Files and trees between a backend and the host: upload, download, export.
 
 A tree is judged whole before its first byte moves. In it, links that stay inside are kept as
-links; one that leads outside, and a special file, refuse the tree. The modes of files are kept;
-those of directories on the way to the host and in archives, while an uploaded directory has the
-mode that the backend gives a new one. The library's own memory and open files do not grow with
-the depth of a tree.
+links; one that leads outside, and a special file, refuse the tree or are left out of it. Modes are
+kept: who may read, write and execute. The library's own memory and open files do not grow with the
+depth of a tree.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import stat
-import tarfile
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Literal
-
-from attrs import frozen
+from typing import TYPE_CHECKING, BinaryIO
 
 from sandbox_kit.errors import (
     ArchiveError,
@@ -38,19 +33,20 @@ from sandbox_kit.errors import (
     UnsupportedError,
     printable,
 )
+from sandbox_kit.exports import FORMATS, NOT_THIS_ONE, Denied, Export, LeftOut, Member, Source
 from sandbox_kit.paths import join, normalise, parts, relative
-from sandbox_kit.primitives import Operations, allow
+from sandbox_kit.primitives import Entry, Operations, allow
 from sandbox_kit.streams import CHUNK
 from sandbox_kit.types import FileInfo, Identity, Skipped
 
 if TYPE_CHECKING:
     from sandbox_kit.contract import Backend
 
-__all__ = ["Export", "download", "export", "upload"]
+__all__ = ["download", "export", "upload"]
 
-Denied = Literal["error", "skip"]
 _READ: Operations = ("read",)
 _WRITE: Operations = ("write",)
+_OPEN = 0o700
 _MAX_LINKS = 40
 _HOST_ERRORS: dict[type[OSError], type[PathError]] = {
     FileNotFoundError: PathNotFoundError,
@@ -60,25 +56,13 @@ _HOST_ERRORS: dict[type[OSError], type[PathError]] = {
 }
 
 
-@frozen
-class _Member:
-    """One entry of a tree: *name* is relative to the tree, *target* what a link holds."""
-
-    name: str
-    is_dir: bool
-    mode: int
-    size: int = 0
-    mtime: float = 0.0
-    target: str | None = None
-
-
 def upload(backend: Backend, local: str | PathLike[str], path: str) -> None:
     """Copy a file or tree of the host to *path*; see :meth:`Backend.upload`."""
     source = _host_path(local)
     with _host_errors():
         mode = source.stat().st_mode
         if stat.S_ISDIR(mode):
-            _upload_tree(backend, source, path or ".")
+            _upload_tree(backend, source, path or ".", stat.S_IMODE(mode))
         elif stat.S_ISREG(mode):
             _upload_file(backend, source, path, stat.S_IMODE(mode))
         else:
@@ -114,19 +98,20 @@ def _upload_file(backend: Backend, source: Path, path: str, mode: int, expect: I
         shutil.copyfileobj(stream, out, CHUNK)
 
 
-def _upload_tree(backend: Backend, source: Path, path: str) -> None:
-    members = list(_host_members(source))
+def _upload_tree(backend: Backend, source: Path, path: str, mode: int) -> None:
+    members = [Member("", True, mode), *_host_members(source)]
     _refuse_escaping_links(members, str(source))
-    names = [path, *(join(path, member.name) for member in members)]
+    names = [join(path, member.name) if member.name else path for member in members]
     if _occupied(backend, path, names):
         raise PathExistsError(path)
     if not backend.capabilities.symlinks and any(member.target is not None for member in members):
         raise UnsupportedError(f"{printable(str(source))}: holds symbolic links, and {backend.id} has none")
     made: list[str] = []
     try:
-        for name, member in zip(names, [_Member("", True, 0), *members], strict=True):
+        for name, member in zip(names, members, strict=True):
             _upload_member(backend, source, name, member)
             made.append(name)
+        _close_directories(backend, names, members)
     except BaseException:
         _remove_each(backend, reversed(made))
         raise
@@ -140,7 +125,7 @@ def _occupied(backend: Backend, path: str, names: list[str]) -> bool:
         return backend._resolve((path,), operations=_WRITE, authorize=allow)[0].inode != 0
 
 
-def _upload_member(backend: Backend, source: Path, path: str, member: _Member) -> None:
+def _upload_member(backend: Backend, source: Path, path: str, member: Member) -> None:
     """Make *path*, where nothing is.
 
     Raises:
@@ -153,9 +138,16 @@ def _upload_member(backend: Backend, source: Path, path: str, member: _Member) -
     if place.inode:
         raise PathExistsError(path)
     if member.is_dir:
-        backend._mkdir(path, operations=_WRITE, authorize=allow)
+        backend._mkdir(path, operations=_WRITE, authorize=allow, mode=member.mode & 0o777 | _OPEN)
     else:
         _upload_file(backend, source / member.name, path, member.mode, place)
+
+
+def _close_directories(backend: Backend, names: list[str], members: list[Member]) -> None:
+    """Give the directories that their owner cannot use their mode, now that what is in them is made."""
+    for name, member in zip(reversed(names), reversed(members), strict=True):
+        if member.is_dir and member.mode & _OPEN != _OPEN:
+            backend._mkdir(name, operations=_WRITE, authorize=allow, mode=member.mode & 0o777)
 
 
 def _remove_each(backend: Backend, names: Iterable[str]) -> None:
@@ -165,7 +157,7 @@ def _remove_each(backend: Backend, names: Iterable[str]) -> None:
             backend._remove(name, operations=_WRITE, authorize=allow, recursive=False)
 
 
-def _host_members(top: Path) -> Iterator[_Member]:
+def _host_members(top: Path) -> Iterator[Member]:
     """Yield what is beneath *top*, parents first."""
     pending = [""]
     while pending:
@@ -177,15 +169,15 @@ def _host_members(top: Path) -> Iterator[_Member]:
         pending += [member.name + "/" for member in reversed(members) if member.is_dir]
 
 
-def _host_member(entry: os.DirEntry[str], prefix: str) -> _Member:
+def _host_member(entry: os.DirEntry[str], prefix: str) -> Member:
     info = entry.stat(follow_symlinks=False)
     name, mode = prefix + entry.name, stat.S_IMODE(info.st_mode)
     if stat.S_ISLNK(info.st_mode):
-        return _Member(name, False, mode, target=os.readlink(entry.path))
+        return Member(name, False, mode, target=os.readlink(entry.path))
     if stat.S_ISDIR(info.st_mode):
-        return _Member(name, True, mode)
+        return Member(name, True, mode)
     if stat.S_ISREG(info.st_mode):
-        return _Member(name, False, mode, info.st_size)
+        return Member(name, False, mode, info.st_size)
     raise ArchiveError(f"{printable(entry.path)}: a special file cannot be copied")
 
 
@@ -198,22 +190,24 @@ def download(backend: Backend, path: str, local: str | PathLike[str], denied: De
     with _host_errors(), tempfile.TemporaryDirectory(dir=target.parent, prefix=".sandbox-kit-") as scratch:
         fresh = Path(scratch, "copy")
         if tree is None:
-            _fetch_file(backend, path, fresh, _real_info(backend, path).mode)
+            mode = _real_info(backend, path).mode
+            _save(backend._open_read(path, operations=_READ, authorize=allow), fresh, mode)
             os.replace(fresh, target)
             return 0
-        members, left_out = tree
+        members, count = tree
+        left_out = LeftOut(count)
         mode = _real_info(backend, path).mode
-        _fetch_tree(backend, path, fresh, members)
+        _fetch_tree(Source(backend, path, denied, left_out), fresh, members)
         fresh.rename(target)
         target.chmod(mode & 0o777)
-    return left_out
+    return left_out.count
 
 
-def _fetch_tree(backend: Backend, path: str, fresh: Path, members: list[_Member]) -> None:
+def _fetch_tree(source: Source, fresh: Path, members: list[Member]) -> None:
     """Make the tree, closed to others: its own mode is that of a copy in the making."""
     fresh.mkdir(0o700)
     for member in members:
-        _fetch_member(backend, path, fresh, member)
+        _fetch_member(source, fresh, member)
     for member in reversed(members):
         if member.is_dir:
             (fresh / member.name).chmod(member.mode & 0o777)
@@ -226,28 +220,18 @@ def _refuse_occupied(target: Path, is_tree: bool) -> None:
         raise PathExistsError(str(target))
 
 
-def _fetch_member(backend: Backend, path: str, fresh: Path, member: _Member) -> None:
+def _fetch_member(source: Source, fresh: Path, member: Member) -> None:
     copy = fresh / member.name
     if member.is_dir:
         copy.mkdir()
     elif member.target is not None:
         copy.symlink_to(member.target)
-    else:
-        with _refuse_special():
-            _fetch_file(backend, join(path, member.name), copy, member.mode)
+    elif (stream := source.open(member)) is not None:
+        _save(stream, copy, member.mode)
 
 
-@contextmanager
-def _refuse_special() -> Iterator[None]:
-    """Name what a tree cannot hold: a member that is no regular file when it is opened."""
-    try:
-        yield
-    except NotRegularFileError as error:
-        raise ArchiveError(f"{printable(error.path)}: a special file cannot be copied") from error
-
-
-def _fetch_file(backend: Backend, path: str, copy: Path, mode: int) -> None:
-    with backend._open_read(path, operations=_READ, authorize=allow) as stream, copy.open("xb") as out:
+def _save(stream: BinaryIO, copy: Path, mode: int) -> None:
+    with stream, copy.open("xb") as out:
         shutil.copyfileobj(stream, out, CHUNK)
     copy.chmod(mode & 0o777)
 
@@ -258,33 +242,47 @@ def _real_info(backend: Backend, path: str) -> FileInfo:
     return backend._stat(identity.name, operations=_READ, authorize=allow)
 
 
-def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[_Member], int] | None:
+def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[Member], int] | None:
     """Return the members beneath *path*, parents first, and how many a rule hides; None for a file."""
     try:
         entries = backend._scandir(path, operations=_READ, authorize=allow, depth=None)
     except PathNotDirectoryError:
         return None
     base = normalise(path, backend.work_dir)
-    members: list[_Member] = []
+    members: list[Member] = []
     left_out = 0
     with closing(entries):
         for entry in entries:
-            if entry is None:
+            member = _met(backend, path, base, entry, denied)
+            if member is None:
                 left_out += 1
-            elif isinstance(entry, Skipped):
-                raise PathAccessError(entry.path, entry.reason)
             else:
-                members.append(_member(backend, path, base, entry))
+                members.append(member)
     if left_out and denied == "error":
         raise PermissionDeniedError(
             "read", path, message=f"read {printable(path)}: a rule denies some of its entries; denied='skip' omits them"
         )
     kept = members if not left_out else _reachable(members)
-    _refuse_escaping_links(kept, path)
-    return kept, left_out
+    if denied == "error":
+        _refuse_escaping_links(kept, path)
+        return kept, left_out
+    escaping = set(_escaping_links(kept))
+    return [member for member in kept if member.name not in escaping], left_out + len(escaping)
 
 
-def _member(backend: Backend, path: str, base: str, info: FileInfo) -> _Member:
+def _met(backend: Backend, path: str, base: str, entry: Entry, denied: Denied) -> Member | None:
+    """Return the member that an entry makes; None for one that is left out."""
+    try:
+        if isinstance(entry, Skipped):
+            raise PathAccessError(entry.path, entry.reason)
+        return None if entry is None else _member(backend, path, base, entry)
+    except NOT_THIS_ONE:
+        if denied == "error":
+            raise
+        return None
+
+
+def _member(backend: Backend, path: str, base: str, info: FileInfo) -> Member:
     name = relative(normalise(info.path, backend.work_dir), base)
     target = None
     if info.is_symlink:
@@ -292,29 +290,32 @@ def _member(backend: Backend, path: str, base: str, info: FileInfo) -> _Member:
             target = backend._readlink(join(path, name), operations=_READ, authorize=allow)
         except InvalidArgumentError as error:
             raise SandboxConflictError(f"{printable(info.path)}: replaced while the tree was read") from error
-    return _Member(name, info.is_dir, info.mode, info.size, info.mtime, target)
+    return Member(name, info.is_dir, info.mode, info.size, info.mtime, target)
 
 
-def _reachable(members: list[_Member]) -> list[_Member]:
+def _reachable(members: list[Member]) -> list[Member]:
     """Return *members* with the directories that their names pass through, where those are hidden."""
     known = {member.name for member in members}
-    complete: list[_Member] = []
+    complete: list[Member] = []
     for member in members:
         steps = member.name.split("/")
         for depth in range(1, len(steps)):
             parent = "/".join(steps[:depth])
             if parent not in known:
                 known.add(parent)
-                complete.append(_Member(parent, True, 0o755))
+                complete.append(Member(parent, True, 0o755))
         complete.append(member)
     return complete
 
 
-def _refuse_escaping_links(members: list[_Member], where: str) -> None:
+def _refuse_escaping_links(members: list[Member], where: str) -> None:
+    for name in _escaping_links(members):
+        raise ArchiveError(f"{printable(join(where, name))}: a link that leads outside the tree cannot be copied")
+
+
+def _escaping_links(members: list[Member]) -> list[str]:
     links = {member.name: member.target for member in members if member.target is not None}
-    for name in links:
-        if not _stays_inside(name, links):
-            raise ArchiveError(f"{printable(join(where, name))}: a link that leads outside the tree cannot be copied")
+    return [name for name in links if not _stays_inside(name, links)]
 
 
 def _stays_inside(name: str, links: Mapping[str, str]) -> bool:
@@ -340,91 +341,19 @@ def _stays_inside(name: str, links: Mapping[str, str]) -> bool:
     return True
 
 
-class Export(io.BufferedReader):
-    """An archive as a readable binary file.
-
-    Attributes:
-        denied: how many entries a rule left out of it.
-    """
-
-    def __init__(self, pieces: Generator[bytes, None, None], denied: int) -> None:
-        super().__init__(_Pieces(pieces), CHUNK)
-        self.denied = denied
-
-
-class _Pieces(io.RawIOBase):
-    """A raw file over a generator of pieces, which closing it ends."""
-
-    def __init__(self, pieces: Generator[bytes, None, None]) -> None:
-        self._pieces = pieces
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = memoryview(piece)
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
-
-    def close(self) -> None:
-        self._pieces.close()
-        super().close()
-
-
 def export(backend: Backend, path: str, format: str, denied: Denied) -> Export:
     """Return a file or tree as one archive; see :meth:`Backend.export`."""
-    if format != "tar":
-        raise InvalidArgumentError(f"format: {format!r} is not 'tar'")
+    framed = FORMATS.get(format) if isinstance(format, str) else None
+    if framed is None:
+        raise InvalidArgumentError(f"format: {format!r} is neither 'tar' nor 'zip'")
     path = path or "."
     tree = _tree(backend, path, denied)
     if tree is not None:
-        members, left_out = tree
-        return Export(_tar(backend, path, members), left_out)
+        members, count = tree
+        left_out = LeftOut(count)
+        return Export(framed(Source(backend, path, denied, left_out), members), left_out)
     info = _real_info(backend, path)
-    member = _Member(info.name, False, info.mode, info.size, info.mtime)
-    return Export(_tar(backend, str(PurePosixPath(normalise(info.path, backend.work_dir)).parent), [member]), 0)
-
-
-def _tar(backend: Backend, path: str, members: list[_Member]) -> Generator[bytes, None, None]:
-    written = 0
-    for member in members:
-        header = _header(member)
-        yield header
-        written += len(header)
-        if not member.is_dir and member.target is None:
-            with _refuse_special():
-                yield from _content(backend, join(path, member.name), member.size)
-            written += -(-member.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
-    end = written + 2 * tarfile.BLOCKSIZE
-    yield bytes(-(-end // tarfile.RECORDSIZE) * tarfile.RECORDSIZE - written)
-
-
-def _header(member: _Member) -> bytes:
-    info = tarfile.TarInfo(member.name)
-    info.mode, info.mtime = member.mode & 0o777, member.mtime
-    if member.is_dir:
-        info.type = tarfile.DIRTYPE
-    elif member.target is not None:
-        info.type, info.linkname = tarfile.SYMTYPE, member.target
-    else:
-        info.size = member.size
-    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-
-
-def _content(backend: Backend, path: str, size: int) -> Generator[bytes, None, None]:
-    """Yield exactly *size* bytes of a file, padded to whole blocks."""
-    left = size
-    with backend._open_read(path, operations=_READ, authorize=allow) as stream:
-        while left and (chunk := stream.read(min(left, CHUNK))):
-            left -= len(chunk)
-            yield chunk
-    if left:
-        raise ArchiveError(f"{printable(path)}: the file became shorter while it was copied")
-    yield bytes(-size % tarfile.BLOCKSIZE)
+    member = Member(info.name, False, info.mode, info.size, info.mtime)
+    above = str(PurePosixPath(normalise(info.path, backend.work_dir)).parent)
+    left_out = LeftOut()
+    return Export(framed(Source(backend, above, "error", left_out), [member]), left_out)

@@ -33,6 +33,8 @@ __all__ = ["glob", "grep", "listing", "query", "shown", "wanted"]
 
 _GLOB: Operations = ("glob",)
 
+_Found = Generator[tuple[GrepMatch], None, None]
+
 
 def shown(path: str, work_dir: str) -> str:
     """Return a path as typed in the form that results have."""
@@ -186,7 +188,7 @@ class _Search:
         self._report = report
         self._scanner = Scanner(query.dialect, context=query.context, time_limit=backend.file_timeout)
 
-    def tree(self, entries: Generator[Entry, None, None], start: str) -> Generator[GrepMatch, None, None]:
+    def tree(self, entries: Generator[Entry, None, None], start: str) -> _Found:
         with closing(entries):
             for entry in entries:
                 if isinstance(entry, Skipped):
@@ -210,7 +212,7 @@ class _Search:
             raise PermissionDeniedError(operation, names[0])
         return True
 
-    def _lenient(self, path: str, name: str) -> Generator[GrepMatch, None, None]:
+    def _lenient(self, path: str, name: str) -> _Found:
         """Search a file met in the walk: what went, or was refused, since then is left out."""
         try:
             yield from self.file(path, name)
@@ -219,13 +221,13 @@ class _Search:
         except (PathError, LimitExceededError) as error:
             self._report.skipped.append(Skipped(path, _reason(error)))
 
-    def file(self, path: str, name: str) -> Generator[GrepMatch, None, None]:
+    def file(self, path: str, name: str) -> _Found:
         if self._query.glob is not None and not self._query.glob.matches(normalize("NFC", name)):
             return
         shown = display(name, self._backend.work_dir)
         with self._backend._open_read(path, operations=self._operations, authorize=self._met) as stream:
             for hit in self._scanner.scan(stream):
-                yield hit.to_match(shown)
+                yield (hit.to_match(shown),)
 
 
 def _reason(error: SandboxError) -> str:

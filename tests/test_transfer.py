@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kit import transfer
+from sandbox_kit.backends.local import LocalBackend
 from sandbox_kit.backends.state import StateBackend
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
@@ -88,13 +89,63 @@ class TestWhatARuleHides:
         assert names(backend.export("t", denied="skip").read()) == ["a", "z", "d", "d/secret", "d/e", "d/e/b"]
 
 
+class TestWhatNoCopyHolds:
+    """A link that leads outside, a FIFO, and a file that nobody may open by now."""
+
+    @pytest.fixture
+    def backend(self, tmp_path: Path) -> LocalBackend:
+        root = tmp_path / "root"
+        (root / "t" / "d").mkdir(parents=True)
+        (root / "secret").write_text("TOPSECRET")
+        (root / "t" / "f").write_text("x")
+        (root / "t" / "d" / "way").symlink_to("../../secret")
+        (root / "t" / "through").symlink_to("d/way")
+        (root / "t" / "kept").symlink_to("f")
+        os.mkfifo(root / "t" / "pipe")
+        return LocalBackend(root)
+
+    def test_it_refuses_the_tree(self, backend: LocalBackend, tmp_path: Path) -> None:
+        for call in (lambda: backend.download("t", tmp_path / "x"), lambda: backend.export("t")):
+            with pytest.raises(ArchiveError, match="outside"):
+                call()
+
+    def test_it_is_left_out_and_counted_on_request(self, backend: LocalBackend, tmp_path: Path) -> None:
+        assert backend.download("t", tmp_path / "x", denied="skip") == 3
+        assert sorted(path.name for path in (tmp_path / "x").rglob("*")) == ["d", "f", "kept"]
+        for format in ("tar", "zip"):
+            with backend.export("t", format=format, denied="skip") as stream:  # type: ignore[arg-type]
+                data = stream.read()
+                assert stream.denied == 3
+            assert b"TOPSECRET" not in data
+            assert names(data) == ["d", "f", "kept"] if format == "tar" else data.startswith(b"PK")
+
+    def test_a_file_that_went_meanwhile_is_left_out(self) -> None:
+        backend = StateBackend(FILES)
+        stream = backend.export("t", denied="skip")
+        backend.remove("t/d/secret")
+        assert names(stream.read()) == ["a", "d", "z", "d/e", "d/e/b"]
+        assert stream.denied == 1
+
+    def test_a_file_that_was_named_is_never_left_out(self, backend: LocalBackend, tmp_path: Path) -> None:
+        with pytest.raises(ArchiveError, match="special"):
+            backend.export("t/pipe", denied="skip").read()
+        with pytest.raises(NotRegularFileError):
+            backend.download("t/pipe", tmp_path / "x", denied="skip")
+
+
 class TestWhatCannotBeLookedAt:
     def test_it_refuses_the_tree(self, tmp_path: Path) -> None:
         backend = Filtered({"t/d": Skipped("t/d", "closed")})
-        for call in (lambda: backend.download("t", tmp_path / "x"), lambda: backend.export("t", denied="skip")):
+        for call in (lambda: backend.download("t", tmp_path / "x"), lambda: backend.export("t")):
             with pytest.raises(PathAccessError, match="closed"):
                 call()
         assert list(tmp_path.iterdir()) == []
+
+    def test_it_is_left_out_and_counted_on_request(self, tmp_path: Path) -> None:
+        backend = Filtered({"t/z": Skipped("t/z", "closed")})
+        assert backend.download("t", tmp_path / "x", denied="skip") == 1
+        assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["a", "d"]
+        assert backend.export("t", denied="skip").denied == 1
 
 
 class TestHostErrors:
@@ -190,15 +241,27 @@ class TestUpload:
             backend.upload(tmp_path, "f/tree")
         assert backend.read("f") == "kept"
 
-    def test_modes_of_files_are_kept_and_directories_are_new_ones(self, tmp_path: Path) -> None:
-        (tmp_path / "d").mkdir(mode=0o700)
-        (tmp_path / "d/f").write_text("x")
-        (tmp_path / "d/f").chmod(0o640)
+    @pytest.mark.parametrize("failing", ["t", "t/d", "t/d/e"])
+    def test_a_directory_that_cannot_have_its_mode_fails_the_upload(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    ) -> None:
+        (tmp_path / "t/d/e").mkdir(parents=True)
+        for closed in ("t/d/e", "t/d", "t"):
+            (tmp_path / closed).chmod(0o555)
         backend = StateBackend()
-        backend.mkdir("new")
-        backend.upload(tmp_path, "t")
-        assert backend.stat("t/d/f").mode == 0o640
-        assert backend.stat("t/d").mode == backend.stat("new").mode
+        make = backend._mkdir
+
+        def make_open_only(path: str, **options: Any) -> None:
+            if path == failing and options["mode"] == 0o555:
+                raise PathAccessError(path)
+            make(path, **options)
+
+        monkeypatch.setattr(backend, "_mkdir", make_open_only)
+        with pytest.raises(PathAccessError):
+            backend.upload(tmp_path / "t", "t")
+        assert not backend.exists("t")
+        for closed in ("t", "t/d"):
+            (tmp_path / closed).chmod(0o755)
 
     def test_links_need_a_file_system_that_has_them(self, tmp_path: Path) -> None:
         backend = StateBackend()

@@ -1,6 +1,6 @@
 """The conformance suite, for anyone who writes a backend. It needs pytest, which the extra ``test`` brings.
 
-Subclass one of the three in a test module, say how to make the backend, and run pytest::
+Subclass one of them in a test module, say how to make the backend, and run pytest::
 
     from sandbox_kit.testing import BackendConformance
 
@@ -18,8 +18,10 @@ it asks where that is::
         def host_path(self, backend, path):
             return Path(backend.work_dir, path)
 
-A class named ``Test...`` that leaves one of these methods out is refused with a TypeError. A backend
-whose capabilities lack something must say so with ``UnsupportedError``: that is tested, not skipped.
+:class:`ArchiveConformance` is the files of sessions, read-only; it asks for an archive, and where the
+files of a session are. A class named ``Test...`` that leaves one of these methods out is refused with a
+TypeError. A backend whose capabilities lack something must say so with ``UnsupportedError``: that is
+tested, not skipped.
 Override the fixture ``backend`` where making one takes more than a call.
 """
 
@@ -36,6 +38,8 @@ pytest.register_assert_rewrite(
     *(
         f"{__name__}.{module}"
         for module in (
+            "archived",
+            "archives",
             "base",
             "commands",
             "globbing",
@@ -54,7 +58,8 @@ pytest.register_assert_rewrite(
     )
 )
 
+from sandbox_kit.testing.archives import ArchiveConformance  # noqa: E402
 from sandbox_kit.testing.host import HostFilesConformance  # noqa: E402
 from sandbox_kit.testing.suite import BackendConformance, SandboxConformance  # noqa: E402
 
-__all__ = ["BackendConformance", "HostFilesConformance", "SandboxConformance"]
+__all__ = ["ArchiveConformance", "BackendConformance", "HostFilesConformance", "SandboxConformance"]

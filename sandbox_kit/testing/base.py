@@ -15,26 +15,21 @@ from sandbox_kit.errors import PermissionDeniedError
 from sandbox_kit.primitives import Operations, allow
 from sandbox_kit.types import FileInfo, Identity, Operation
 
-__all__ = ["Conformance", "Question", "Recorder", "fill", "paths", "snapshot"]
+__all__ = ["Collected", "Conformance", "Question", "Recorder", "fill", "paths", "snapshot"]
 
 LOOK: Operations = ("read",)
 
 
-class Conformance(ABC):
-    """The fixtures that every test uses.
+def _is_abstract(member: object) -> bool:
+    return bool(getattr(member, "__isabstractmethod__", False))
+
+
+class Collected:
+    """A suite to subclass.
 
     A subclass that pytest is to collect, one whose name starts with ``Test``, must say all that
     the suite asks of it; others, and one with ``__test__ = False``, may leave that to their own subclasses.
-
-    Attributes:
-        max_read_bytes: build the backend with it.
-        undecodable_names: whether the file system takes names that are no UTF-8.
-        hang_guard: no single step of a test may take longer, in seconds.
     """
-
-    max_read_bytes: int = 2**20
-    undecodable_names: bool = True
-    hang_guard: float = 20.0
 
     def __init_subclass__(cls, **options: object) -> None:
         """Refuse a class that pytest would pass by without a word, since something is missing in it.
@@ -46,6 +41,20 @@ class Conformance(ABC):
         missing = [name for name, _ in inspect.getmembers(cls, _is_abstract)]
         if missing and cls.__name__.startswith("Test") and getattr(cls, "__test__", True):
             raise TypeError(f"{cls.__qualname__} lacks {' and '.join(missing)}: none of its tests would run")
+
+
+class Conformance(Collected, ABC):
+    """The fixtures that every test of a backend uses.
+
+    Attributes:
+        max_read_bytes: build the backend with it.
+        undecodable_names: whether the file system takes names that are no UTF-8.
+        hang_guard: no single step of a test may take longer, in seconds.
+    """
+
+    max_read_bytes: int = 2**20
+    undecodable_names: bool = True
+    hang_guard: float = 20.0
 
     @abstractmethod
     def make_backend(self, tmp_path: Path) -> Backend:
@@ -68,10 +77,6 @@ class Conformance(ABC):
     def host(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """A directory of the host that the backend knows nothing of."""
         return tmp_path_factory.mktemp("host")
-
-
-def _is_abstract(member: object) -> bool:
-    return bool(getattr(member, "__isabstractmethod__", False))
 
 
 def fill(backend: Backend, files: Mapping[str, str] | Mapping[str, str | bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,25 @@ class TransferConformance(Conformance):
         assert backend.ls("up/tree/hollow") == []
         assert backend.download("up/tree", host / "out") == 0
         assert gathered(host / "out") == gathered(source)
+
+    def test_a_tree_keeps_its_modes_there_and_back(self, backend: Backend, host: Path) -> None:
+        modes = {"closed/deep": 0o700, "closed": 0o555, "open/f": 0o640, "open": 0o775, "": 0o750}
+        plant(host / "in" / "closed/deep")
+        plant(host / "in" / "open")
+        (host / "in/open/f").write_text("x")
+        for name, mode in modes.items():
+            (host / "in" / name).chmod(mode)
+        backend.upload(host / "in", "made/tree")
+        assert {name: backend.stat(f"made/tree/{name}").mode & 0o777 for name in modes} == modes
+        backend.download("made/tree", host / "out")
+        assert {name: (host / "out" / name).stat().st_mode & 0o777 for name in modes} == modes
+        assert gathered(host / "out") == gathered(host / "in")
+        with tarfile.open(fileobj=io.BytesIO(backend.export("made/tree").read())) as archive:
+            assert {name: archive.getmember(name).mode for name in modes if name} == {
+                name: modes[name] for name in modes if name
+            }
+        for closed in (host / "in/closed", host / "out/closed"):
+            closed.chmod(0o755)
 
     def test_a_directory_of_the_host_has_the_mode_that_it_was_shown_with(self, backend: Backend, host: Path) -> None:
         fill(backend, {"d/e/f": "x"})
@@ -196,6 +216,15 @@ class ExportConformance(Conformance):
         stream = archive.extractfile(member) if member.isreg() else None
         return None if stream is None else stream.read()
 
+    def test_a_zip_holds_what_a_tar_does(self, backend: Backend, host: Path) -> None:
+        backend.upload(plant(host / "in"), "up/tree")
+        with zipfile.ZipFile(io.BytesIO(backend.export("up/tree", format="zip").read())) as archive:
+            assert archive.testzip() is None
+            files = {info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()}
+            assert {info.filename for info in archive.infolist() if info.is_dir()} == {"d/", "d/e/", "hollow/"}
+            assert archive.getinfo("run.sh").external_attr >> 16 & 0o111
+        assert files == {**CONTENT, "run.sh": b"#!/bin/sh\n"}
+
     def test_a_file_is_exported_by_its_name(self, backend: Backend) -> None:
         backend.write("d/f.txt", "x")
         with tarfile.open(fileobj=io.BytesIO(backend.export("d/f.txt").read())) as archive:
@@ -214,7 +243,7 @@ class ExportConformance(Conformance):
         stream.close()
         assert stream.closed
 
-    @pytest.mark.parametrize("arguments", [{"format": "zip"}, {"denied": "ask"}, {"denied": None}])
+    @pytest.mark.parametrize("arguments", [{"format": "rar"}, {"format": None}, {"denied": "ask"}, {"denied": None}])
     def test_a_bad_argument_of_a_copy_is_refused(self, backend: Backend, host: Path, arguments: dict[str, Any]) -> None:
         with pytest.raises(InvalidArgumentError):
             backend.export(**arguments)

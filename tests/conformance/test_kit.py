@@ -12,9 +12,11 @@ import pytest
 
 from sandbox_kit.backends.state import StateBackend
 from sandbox_kit.contract import Backend
-from sandbox_kit.testing import BackendConformance, HostFilesConformance, SandboxConformance
+from sandbox_kit.testing import ArchiveConformance, BackendConformance, HostFilesConformance, SandboxConformance
 
 pytest_plugins = ["pytester"]
+
+SUITES = [ArchiveConformance, BackendConformance, SandboxConformance, HostFilesConformance]
 
 BROKEN = {
     "appends": "def write(self, path, content): super().write(path, super().read(path) + content)",
@@ -85,14 +87,14 @@ def test_without_pytest_the_extra_is_named() -> None:
     assert done.stdout.startswith("test the conformance suite needs pytest")
 
 
-@pytest.mark.parametrize("suite", [BackendConformance, SandboxConformance, HostFilesConformance])
+@pytest.mark.parametrize("suite", SUITES)
 def test_no_test_hides_another(suite: type) -> None:
     names = Counter(name for part in suite.__mro__ for name in vars(part) if name.startswith("test_"))
     assert names
     assert [name for name, count in names.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("suite", [BackendConformance, SandboxConformance, HostFilesConformance])
+@pytest.mark.parametrize("suite", SUITES)
 def test_every_test_is_a_function_of_its_own(suite: type) -> None:
     for name, function in inspect.getmembers(suite, inspect.isfunction):
         assert not name.startswith("test_") or function.__name__ == name
