@@ -54,8 +54,10 @@ from sandbox_kit.types import (
 )
 
 if TYPE_CHECKING:
+    from sandbox_kit.archives import Archive, Entries
     from sandbox_kit.backends.local import LocalBackend, LocalSandbox
     from sandbox_kit.backends.state import StateBackend
+    from sandbox_kit.exports import Export
     from sandbox_kit.guard import GuardedBackend, GuardedSandbox, guarding
     from sandbox_kit.primitives import (
         Authorize,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
         allow,
         settle,
     )
+    from sandbox_kit.registry import backend_class, backend_names, register_backend
     from sandbox_kit.rules.checker import PermissionChecker
     from sandbox_kit.rules.presets import (
         DANGEROUS_COMMANDS,
@@ -93,7 +96,17 @@ if TYPE_CHECKING:
         PermissionRuleset,
     )
     from sandbox_kit.search.matches import Matches
-    from sandbox_kit.transfer import Export
+    from sandbox_kit.sessions.archive import WorkspaceArchive
+    from sandbox_kit.sessions.desk import Reaped
+    from sandbox_kit.sessions.events import SessionEvent
+    from sandbox_kit.sessions.ids import check_session_id
+    from sandbox_kit.sessions.makers import Factory
+    from sandbox_kit.sessions.manager import SessionManager
+    from sandbox_kit.sessions.overrides import PolicyOverrides
+    from sandbox_kit.sessions.policy import SandboxPolicy, apply_policy_update
+    from sandbox_kit.sessions.schema import SessionInfo
+    from sandbox_kit.sessions.values import PolicyValues, RuntimeProfile
+    from sandbox_kit.spec import SandboxSpec
 
 __all__ = [
     "DANGEROUS_COMMANDS",
@@ -110,6 +123,7 @@ __all__ = [
     "SYSTEM_PATTERNS",
     "Action",
     "ApprovalRequiredError",
+    "Archive",
     "ArchiveError",
     "Authorize",
     "Backend",
@@ -121,8 +135,10 @@ __all__ = [
     "CommandTimeoutError",
     "EditError",
     "EditResult",
+    "Entries",
     "Entry",
     "Export",
+    "Factory",
     "FileInfo",
     "FilePrimitives",
     "GrepMatch",
@@ -155,35 +171,53 @@ __all__ = [
     "PermissionRule",
     "PermissionRuleset",
     "PolicyError",
+    "PolicyOverrides",
+    "PolicyValues",
     "PresetRow",
     "Process",
     "Query",
     "ReadLimitError",
+    "Reaped",
     "RemoteProtocolError",
+    "RuntimeProfile",
     "Sandbox",
     "SandboxClosedError",
     "SandboxConflictError",
     "SandboxError",
+    "SandboxPolicy",
+    "SandboxSpec",
     "SandboxTimeoutError",
     "SandboxUnavailableError",
+    "SessionEvent",
+    "SessionInfo",
     "SessionLimitError",
+    "SessionManager",
     "Skipped",
     "StateBackend",
     "UnsupportedError",
     "Usage",
     "Verdict",
+    "WorkspaceArchive",
     "allow",
+    "apply_policy_update",
+    "backend_class",
+    "backend_names",
+    "check_session_id",
     "combine",
     "guarding",
     "parse_size",
     "preset_table",
+    "register_backend",
     "settle",
 ]
 
 _LOADED_ON_FIRST_USE = {
+    "Archive": "sandbox_kit.archives",
+    "Entries": "sandbox_kit.archives",
     "LocalBackend": "sandbox_kit.backends.local",
     "LocalSandbox": "sandbox_kit.backends.local",
     "StateBackend": "sandbox_kit.backends.state",
+    "Export": "sandbox_kit.exports",
     "GuardedBackend": "sandbox_kit.guard",
     "GuardedSandbox": "sandbox_kit.guard",
     "guarding": "sandbox_kit.guard",
@@ -217,7 +251,22 @@ _LOADED_ON_FIRST_USE = {
     "PermissionRule": "sandbox_kit.rules.ruleset",
     "PermissionRuleset": "sandbox_kit.rules.ruleset",
     "Matches": "sandbox_kit.search.matches",
-    "Export": "sandbox_kit.transfer",
+    "PolicyOverrides": "sandbox_kit.sessions.overrides",
+    "SandboxPolicy": "sandbox_kit.sessions.policy",
+    "apply_policy_update": "sandbox_kit.sessions.policy",
+    "PolicyValues": "sandbox_kit.sessions.values",
+    "RuntimeProfile": "sandbox_kit.sessions.values",
+    "Factory": "sandbox_kit.sessions.makers",
+    "Reaped": "sandbox_kit.sessions.desk",
+    "SessionEvent": "sandbox_kit.sessions.events",
+    "SessionInfo": "sandbox_kit.sessions.schema",
+    "SessionManager": "sandbox_kit.sessions.manager",
+    "WorkspaceArchive": "sandbox_kit.sessions.archive",
+    "check_session_id": "sandbox_kit.sessions.ids",
+    "SandboxSpec": "sandbox_kit.spec",
+    "backend_class": "sandbox_kit.registry",
+    "backend_names": "sandbox_kit.registry",
+    "register_backend": "sandbox_kit.registry",
 }
 
 

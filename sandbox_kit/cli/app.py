@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from pkgutil import resolve_name
 
 from sandbox_kit.cli.exits import ExitCode, exit_code
 from sandbox_kit.cli.options import parse
@@ -13,6 +14,29 @@ from sandbox_kit.cli.screen import Screen, complain
 from sandbox_kit.errors import PolicyError
 
 __all__ = ["main"]
+
+_ACTIONS = {
+    "run": "running:run",
+    "ls": "files:ls",
+    "cat": "files:cat",
+    "grep": "search:grep",
+    "check": "verdicts:check",
+    "rules validate": "rulesets:validate",
+    "rules show": "rulesets:show",
+    "doctor": "doctor:doctor",
+    "policy show": "policy:show",
+    "policy check": "policy:check",
+    "policy set": "policy:set_overrides",
+    "session open": "session:open_session",
+    "session ls": "session:ls",
+    "session exec": "session:exec_in",
+    "session close": "session:close",
+    "sweep": "sweep:sweep",
+    "archive ls": "archive:ls",
+    "archive get": "archive:get",
+    "archive export": "archive:export",
+}
+"""By command: its module in this package, and the function there."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,20 +81,5 @@ def _empty_buffer() -> None:
 
 def _action(command: str) -> Callable[[Namespace, Screen], int]:
     """Return what carries *command* out; only what that needs is imported."""
-    if command == "run":
-        from sandbox_kit.cli.running import run as action
-    elif command == "ls":
-        from sandbox_kit.cli.files import ls as action
-    elif command == "cat":
-        from sandbox_kit.cli.files import cat as action
-    elif command == "grep":
-        from sandbox_kit.cli.search import grep as action
-    elif command == "check":
-        from sandbox_kit.cli.verdicts import check as action
-    elif command == "validate":
-        from sandbox_kit.cli.rulesets import validate as action
-    elif command == "show":
-        from sandbox_kit.cli.rulesets import show as action
-    else:
-        from sandbox_kit.cli.doctor import doctor as action
+    action: Callable[[Namespace, Screen], int] = resolve_name(f"sandbox_kit.cli.{_ACTIONS[command]}")
     return action

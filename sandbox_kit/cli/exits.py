@@ -33,7 +33,9 @@ EPILOG = """\
 exit codes:
   0    done; grep: something matched; check: allowed
   1    grep: nothing matched; check: denied, or would be asked;
-       rules: the document is refused; doctor: something needed is missing
+       rules, policy check: the document is refused;
+       session close: no such session, or another process holds it;
+       doctor: something needed is missing
   2    the arguments cannot be used: unknown option, bad pattern, bad ruleset
   124  the time limit was reached
   125  the sandbox or the file system failed

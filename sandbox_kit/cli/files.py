@@ -7,30 +7,34 @@ import stat
 import time
 from argparse import Namespace
 from collections.abc import Iterable
+from typing import BinaryIO
 
 from attrs import asdict
 
 from sandbox_kit.cli.exits import ExitCode
 from sandbox_kit.cli.screen import Colour, Screen, complain
 from sandbox_kit.cli.workspace import open_files
-from sandbox_kit.contract import Backend
-from sandbox_kit.types import FileInfo, Skipped
+from sandbox_kit.types import FileInfo, Listing, Skipped
 
-__all__ = ["cat", "ls", "report_skipped"]
+__all__ = ["cat", "ls", "print_content", "report_skipped", "show_listing"]
 
 _CHUNK = 2**16
 
 
 def ls(args: Namespace, screen: Screen) -> int:
     """List a directory, or the file itself."""
-    listing = open_files(args).ls(args.path)
+    show_listing(open_files(args).ls(args.path), args, screen)
+    return ExitCode.DONE
+
+
+def show_listing(listing: Listing, args: Namespace, screen: Screen) -> None:
+    """Print what was listed, as ``--json`` or ``--long`` ask for."""
     if args.json:
         screen.json({"entries": [asdict(info) for info in listing], "skipped": [asdict(s) for s in listing.skipped]})
-        return ExitCode.DONE
+        return
     for info in listing:
         screen.line(_long(info, screen) if args.long else _short(info, screen))
     report_skipped(listing.skipped)
-    return ExitCode.DONE
 
 
 def report_skipped(skipped: Iterable[Skipped]) -> None:
@@ -57,13 +61,14 @@ def cat(args: Namespace, screen: Screen) -> int:
         if args.json:
             screen.json({"path": path, "content": files.read(path)})
         else:
-            _copy(files, path, screen)
+            with files.open_read(path) as stream:
+                print_content(stream, screen)
     return ExitCode.DONE
 
 
-def _copy(files: Backend, path: str, screen: Screen) -> None:
+def print_content(stream: BinaryIO, screen: Screen) -> None:
+    """Print a file byte for byte, or as harmless text onto a terminal."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-    with files.open_read(path) as stream:
-        while chunk := stream.read(_CHUNK):
-            screen.write(screen.text(decode(chunk)).encode() if screen.is_terminal else chunk)
+    while chunk := stream.read(_CHUNK):
+        screen.write(screen.text(decode(chunk)).encode() if screen.is_terminal else chunk)
     screen.write(screen.text(decode(b"", True)).encode() if screen.is_terminal else b"")

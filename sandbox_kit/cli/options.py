@@ -35,14 +35,14 @@ class _Version(Action):
 def parse(argv: Sequence[str]) -> Namespace:
     """Return the arguments; ``command`` is what to do with them.
 
-    Everything behind the first ``--`` of ``run`` and ``check`` belongs to the command, as it stands.
+    Everything behind the first ``--`` of ``run``, ``check`` and ``session exec`` belongs to the command, as it stands.
 
     Raises:
         UsageError: they cannot be used.
     """
     words = list(argv)
     tail: list[str] = []
-    if words[:1] in (["run"], ["check"]) and "--" in words:
+    if (words[:1] in (["run"], ["check"]) or words[:2] == ["session", "exec"]) and "--" in words:
         at = words.index("--")
         words, tail = words[:at], words[at + 1 :]
     args, unknown = _parser().parse_known_args(words)
@@ -64,7 +64,9 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, default=SUPPRESS, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for add in (_add_run, _add_ls, _add_cat, _add_grep, _add_check, _add_rules, _add_doctor):
+    for add in (_add_run, _add_ls, _add_cat, _add_grep, _add_check, _add_rules):
+        add(commands)
+    for add in (_add_policy, _add_session, _add_archive, _add_sweep, _add_doctor):
         add(commands)
     return parser
 
@@ -158,10 +160,112 @@ def _add_check(commands: _SubParsersAction[Any]) -> None:
 def _add_rules(commands: _SubParsersAction[Any]) -> None:
     group = commands.add_parser("rules", help="validate a ruleset, or show one", allow_abbrev=False)
     parts = group.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    command = _command(parts, "validate", "say whether a document is a ruleset", command="validate")
+    command = _command(parts, "validate", "say whether a document is a ruleset", command="rules validate")
     command.add_argument("file", metavar="FILE", help="a .json or .toml file")
-    command = _command(parts, "show", "print a ruleset", command="show")
+    command = _command(parts, "show", "print a ruleset", command="rules show")
     command.add_argument("name", metavar="RULES", help=_RULES)
+
+
+def _add_policy(commands: _SubParsersAction[Any]) -> None:
+    group = commands.add_parser("policy", help="show a policy, check one, change its overrides", allow_abbrev=False)
+    parts = group.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    command = _command(
+        parts, "show", "print the policy in force, and where each value comes from", command="policy show"
+    )
+    _add_policy_file(command)
+    command.add_argument("--overrides", metavar="FILE", help="apply FILE (default: $SANDBOX_KIT_POLICY_OVERRIDES)")
+    command = _command(parts, "check", "say whether a document is a policy", command="policy check")
+    _add_policy_file(command)
+    command.add_argument("--overrides", action="store_true", help="it is an overrides file of the policy")
+    command.add_argument("file", metavar="FILE", help="a .json or .toml file")
+    command = _command(parts, "set", "change an overrides file, in one step", command="policy set")
+    _add_policy_file(command)
+    command.add_argument("--overrides", metavar="FILE", required=True, help="a .json file; it is made if it is missing")
+    command.add_argument("-n", "--dry-run", action="store_true", help="only print what would change")
+    command.add_argument(
+        "assignments", nargs="+", metavar="FIELD=VALUE", help="or runtimes.ALIAS.FIELD=VALUE; null clears"
+    )
+
+
+def _add_policy_file(command: ArgumentParser) -> None:
+    text = "the policy, a .json or .toml file; the SANDBOX_KIT_* variables go before it"
+    command.add_argument("--policy", metavar="FILE", help=text)
+
+
+def _add_archive(commands: _SubParsersAction[Any]) -> None:
+    group = commands.add_parser("archive", help="list, print or export the files of a session", allow_abbrev=False)
+    parts = group.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    command = _command(parts, "ls", "list the sessions, or files of one", command="archive ls")
+    _add_sessions(command)
+    command.add_argument("-l", "--long", action="store_true", help="with mode, size in bytes and time")
+    command.add_argument("-r", "--recursive", action="store_true", help="everything beneath PATH")
+    command.add_argument("--since", metavar="TIME", help="what changed at TIME or later: ISO 8601, or epoch seconds")
+    command.add_argument("session", nargs="?", metavar="SESSION", help="(default: list the sessions)")
+    command.add_argument("path", nargs="?", default=".", metavar="PATH", help="relative to the session's workspace")
+    command = _command(parts, "get", "print a file, byte for byte", command="archive get")
+    _add_sessions(command)
+    _add_output(command)
+    command.add_argument("session", metavar="SESSION")
+    command.add_argument("path", metavar="PATH", help="relative to the session's workspace")
+    command = _command(parts, "export", "write files as one tar or zip", command="archive export")
+    _add_sessions(command)
+    _add_output(command)
+    command.add_argument("--format", choices=("tar", "zip"), default="tar", help="(default: %(default)s)")
+    command.add_argument(
+        "--skip", action="store_true", help="leave out what a rule refuses and links that lead outside (default: fail)"
+    )
+    command.add_argument("session", metavar="SESSION")
+    command.add_argument("path", nargs="?", default=".", metavar="PATH", help="relative to the session's workspace")
+
+
+def _add_session(commands: _SubParsersAction[Any]) -> None:
+    group = commands.add_parser("session", help="open, list, use or close sessions", allow_abbrev=False)
+    parts = group.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    command = _command(parts, "open", "open a session, and print where its files are", command="session open")
+    _add_session_place(command)
+    _add_session_terms(command)
+    command = _command(parts, "ls", "list the sessions", command="session ls")
+    _add_session_place(command)
+    usage = "sandbox-kit session exec [options] SESSION -- COMMAND [ARGUMENT ...]"
+    command = _command(parts, "exec", "run a command in a session", usage=usage, command="session exec")
+    _add_session_place(command)
+    _add_session_terms(command)
+    command.add_argument("--rules", default="secrets", metavar="RULES", help=f"{_RULES} (default: %(default)s)")
+    _add_words(command)
+    command.add_argument("--timeout", type=float, metavar="SECONDS", help="kill it and all that it started after that")
+    command.add_argument("words", nargs="*", metavar="COMMAND", help="the program and its arguments")
+    command = _command(parts, "close", "give up a session, or remove it", command="session close")
+    _add_session_place(command)
+    command.add_argument("--purge", action="store_true", help="remove its files, and forget it")
+    command.add_argument("session", metavar="SESSION")
+
+
+def _add_session_place(command: ArgumentParser) -> None:
+    text = "where the sessions lie (default: the policy's workspace_root, or this directory)"
+    command.add_argument("--root", metavar="DIR", help=text)
+    _add_policy_file(command)
+
+
+def _add_session_terms(command: ArgumentParser) -> None:
+    command.add_argument("--runtime", metavar="ALIAS", help="of a new session (default: the policy's)")
+    command.add_argument("--tenant", metavar="NAME", help="whom a new session counts for")
+    command.add_argument("session", metavar="SESSION")
+
+
+def _add_sweep(commands: _SubParsersAction[Any]) -> None:
+    command = _command(commands, "sweep", "clear away what dead processes and old sessions left")
+    _add_session_place(command)
+    text = "purge sessions that are not open after that (default: the policy's workspace_ttl)"
+    command.add_argument("--workspace-ttl", type=float, metavar="SECONDS", help=text)
+
+
+def _add_sessions(command: ArgumentParser) -> None:
+    command.add_argument("--root", default=".", metavar="DIR", help="where the sessions lie (default: this directory)")
+    command.add_argument("--rules", default="secrets", metavar="RULES", help=f"{_RULES} (default: %(default)s)")
+
+
+def _add_output(command: ArgumentParser) -> None:
+    command.add_argument("-o", "--output", metavar="FILE", help="write to FILE, whole or not at all")
 
 
 def _add_doctor(commands: _SubParsersAction[Any]) -> None:

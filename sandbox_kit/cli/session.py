@@ -1,0 +1,141 @@
+"""``session``: open, list, use and close sessions beneath a root."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+
+from attrs import asdict
+
+from sandbox_kit.backends.local.relay import RelayedSandbox
+from sandbox_kit.backends.local.sandbox import LocalSandbox
+from sandbox_kit.cli.asking import asker
+from sandbox_kit.cli.exits import ExitCode
+from sandbox_kit.cli.policy import load_policy
+from sandbox_kit.cli.running import command_of
+from sandbox_kit.cli.screen import Screen, complain
+from sandbox_kit.cli.workspace import load_rules
+from sandbox_kit.errors import CommandTimeoutError, PathNotFoundError
+from sandbox_kit.guard import CommandMode
+from sandbox_kit.rules.ruleset import PermissionRuleset
+from sandbox_kit.sessions.layout import OWN
+from sandbox_kit.sessions.makers import LocalFactory
+from sandbox_kit.sessions.manager import SessionManager
+from sandbox_kit.sessions.schema import SessionInfo
+from sandbox_kit.types import CommandResult
+
+__all__ = ["close", "exec_in", "ls", "open_session", "root_of"]
+
+
+def open_session(args: Namespace, screen: Screen) -> int:
+    """Open a session and print where its files are; nothing runs in it afterwards."""
+    with _manager(args) as manager, manager.open(args.session, runtime=args.runtime, tenant=args.tenant) as box:
+        place = box.work_dir
+    if args.json:
+        screen.json({"session": args.session, "workspace": place})
+    else:
+        screen.line(screen.name(place))
+    return ExitCode.DONE
+
+
+def ls(args: Namespace, screen: Screen) -> int:
+    """List the sessions."""
+    with _manager(args, existing=True) as manager:
+        infos = manager.sessions()
+    if args.json:
+        screen.json({"sessions": [asdict(info) for info in infos]})
+        return ExitCode.DONE
+    for info in infos:
+        screen.line(_row(info, screen))
+    return ExitCode.DONE
+
+
+def _row(info: SessionInfo, screen: Screen) -> str:
+    used = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info.last_used))
+    held = "".join(f" {pid}" for pid in info.pids)
+    more = "".join(f" {name}={value}" for name, value in (("tenant", info.tenant), ("runtime", info.runtime)) if value)
+    return screen.name(f"{info.id:<32} {info.state:<10} {used}{more}{held}")
+
+
+def exec_in(args: Namespace, screen: Screen) -> int:
+    """Run a command in a session and end as it does; the session is hibernated afterwards."""
+    command, rules = command_of(args), load_rules(args.rules)
+    kind = LocalSandbox if args.json else RelayedSandbox
+    with (
+        _manager(args, kind=kind, ruleset=rules, commands=args.commands) as manager,
+        manager.open(args.session, runtime=args.runtime, tenant=args.tenant) as box,
+    ):
+        sys.stdout.flush()
+        try:
+            result = box.execute(command, timeout=args.timeout)
+        except CommandTimeoutError as error:
+            result = error.result
+            complain(str(error))
+    if args.json:
+        screen.json(_document(result))
+    return ExitCode.TIMEOUT if result.exit_code is None else result.exit_code
+
+
+def _document(result: CommandResult) -> dict[str, object]:
+    return {
+        "exit_code": result.exit_code,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        "truncated": result.truncated,
+        "timed_out": result.exit_code is None,
+        "duration": result.duration,
+    }
+
+
+def close(args: Namespace, screen: Screen) -> int:
+    """Give a session up, or with ``--purge`` remove it; say so where that is not in this process's hands."""
+    with _manager(args, existing=True) as manager:
+        known = any(info.id == args.session for info in manager.sessions())
+        manager.close(args.session, purge=args.purge)
+        manager.reap()
+        info = next((info for info in manager.sessions() if info.id == args.session), None)
+    pids = () if info is None else info.pids
+    if args.json:
+        screen.json({"session": args.session, "known": known, "purged": known and info is None, "pids": pids})
+    elif not known:
+        complain(f"there is no session {args.session}")
+    elif pids:
+        complain(f"session {args.session} is held by process {', '.join(map(str, pids))}")
+    return ExitCode.DONE if known and not pids else ExitCode.NO
+
+
+def root_of(args: Namespace, *, existing: bool = False) -> str:
+    """Return the root that the options name, or else the policy, or else this directory.
+
+    Args:
+        existing: sessions must have been opened beneath it.
+
+    Raises:
+        PathNotFoundError: none were.
+    """
+    root = args.root or load_policy(args.policy)[0].snapshot().workspace_root or os.curdir
+    if existing and not (Path(root) / OWN).is_dir():
+        raise PathNotFoundError(root, "no sessions were ever opened beneath it")
+    return str(root)
+
+
+def _manager(
+    args: Namespace,
+    *,
+    existing: bool = False,
+    kind: type[LocalSandbox] = LocalSandbox,
+    ruleset: PermissionRuleset | None = None,
+    commands: CommandMode = "auto",
+) -> SessionManager:
+    return SessionManager(
+        load_policy(args.policy)[0],
+        workspace_root=root_of(args, existing=existing),
+        backend=LocalFactory(kind),
+        ruleset=ruleset,
+        commands=commands,
+        ask=asker(),
+        reap_every=None,
+    )

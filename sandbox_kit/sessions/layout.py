@@ -1,0 +1,144 @@
+"""Where sessions lie beneath a workspace root: ``<id>/workspace``, and the library's own ``.sandbox_kit``."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from sandbox_kit.errors import SandboxConflictError, SandboxUnavailableError
+from sandbox_kit.sessions.filesystems import mounts_beneath
+from sandbox_kit.sessions.trash import Trash
+from sandbox_kit.sessions.workspace import WORKSPACE
+
+__all__ = ["OWN", "Layout", "private_directory"]
+
+OWN = ".sandbox_kit"
+"""No session has this name: ids begin with a letter or digit."""
+
+
+def private_directory(path: Path) -> Path:
+    """Make a directory that only this user may enter, unless it is there.
+
+    Raises:
+        SandboxConflictError: what has the name is a link or no directory, others own it or may enter.
+        SandboxUnavailableError: it cannot be made.
+    """
+    status = _directory(path)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise SandboxConflictError(f"{path} is not a directory of this user alone")
+    return path
+
+
+def _directory(path: Path) -> os.stat_result:
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        status = path.lstat()
+    except FileExistsError:
+        raise SandboxConflictError(f"{path} is no directory") from None
+    except OSError as error:
+        raise SandboxUnavailableError(f"{path} cannot be made: {error.strerror}") from error
+    if not stat.S_ISDIR(status.st_mode):
+        raise SandboxConflictError(f"{path} is a link")
+    return status
+
+
+class Layout:
+    """The directories beneath one root, which is made if it is missing. Ids are checked before.
+
+    Args:
+        root: a path of the host.
+
+    Attributes:
+        root: its real name.
+
+    Raises:
+        SandboxUnavailableError: it cannot be made, or is no directory.
+        SandboxConflictError: what the library keeps there is not this user's alone.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        try:
+            Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.root = Path(root).resolve(strict=True)
+        except OSError as error:
+            raise SandboxUnavailableError(f"the workspace root cannot be used: {error}") from error
+        private_directory(self.own)
+        private_directory(self.owners)
+
+    @property
+    def own(self) -> Path:
+        """The library's own directory, outside every workspace."""
+        return self.root / OWN
+
+    @property
+    def owners(self) -> Path:
+        """Where the owners' lock files are."""
+        return self.own / "owners"
+
+    def workspace(self, session: str) -> Path:
+        """Return where the files of a session are, or will be."""
+        return self.root / session / WORKSPACE
+
+    def has(self, session: str) -> bool:
+        """Whether something has the name of a session here."""
+        return os.path.lexists(self.root / session)
+
+    def make(self, session: str) -> Path:
+        """Make the workspace of a session, unless it is there, and return it.
+
+        Raises:
+            SandboxConflictError: a link, or something else, has its name.
+            SandboxUnavailableError: it cannot be made.
+        """
+        _directory(self.root / session)
+        _directory(self.workspace(session))
+        return self.workspace(session)
+
+    def remove_empty(self, session: str) -> None:
+        """Remove the workspace of a session, if it holds nothing."""
+        with suppress(OSError):
+            self.workspace(session).rmdir()
+            (self.root / session).rmdir()
+
+    def check_removable(self, session: str) -> None:
+        """Check that what is beneath a session's directory is the session's own.
+
+        Raises:
+            SandboxConflictError: a file system is mounted there.
+        """
+        if mounts := mounts_beneath(self.root / session):
+            raise SandboxConflictError(f"session {session} cannot be purged: {mounts[0]} is mounted")
+
+    def remove(self, session: str) -> None:
+        """Remove all that a session has here: first its name, at once, then its files.
+
+        What cannot be removed is logged, and tried again by :meth:`empty_trash`.
+
+        Raises:
+            SandboxConflictError: a file system is mounted there.
+            SandboxUnavailableError: its name cannot be taken away.
+        """
+        self.check_removable(session)
+        private_directory(self._trash)
+        self._in_trash(lambda trash: trash.throw(self.root / session))
+
+    def empty_trash(self) -> None:
+        """Remove what removals that were cut short left; another process may do the same.
+
+        Raises:
+            SandboxUnavailableError: it cannot be looked at.
+        """
+        self._in_trash(Trash.empty)
+
+    @property
+    def _trash(self) -> Path:
+        return self.own / "trash"
+
+    def _in_trash(self, act: Callable[[Trash], None]) -> None:
+        try:
+            act(Trash(self._trash))
+        except OSError as error:
+            raise SandboxUnavailableError(f"the files of a session cannot be removed: {error}") from error

@@ -1,0 +1,137 @@
+"""A seat: one session in this process, with its sandbox while that is up, and who uses it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from sandbox_kit.contract import Sandbox
+from sandbox_kit.errors import SandboxConflictError, SandboxTimeoutError
+
+__all__ = ["Borrower", "Seat"]
+
+_T = TypeVar("_T")
+_PATIENCE = 120.0
+"""How long a caller waits while a sandbox is started or stopped by another thread, in seconds."""
+
+
+class Borrower(Protocol):
+    """A handle of a session."""
+
+    def keep(self, seat: Seat) -> None:
+        """Refer to *seat*, which lives as long as somebody does."""
+
+
+class Seat:
+    """One session in this process. Whoever changes its sandbox holds its lock; using one takes it for a moment.
+
+    Attributes:
+        id: the session's.
+        sandbox: what it runs in, started; None while it is hibernated, or not held by this process.
+        shared: whether other processes that hold the session use the same thing by sandboxes of theirs.
+        terms: tenant and runtime of the session, while it has a sandbox.
+        borrowers: handles that were given out and not returned.
+        file_timeout: of its sandboxes; None for their own default.
+    """
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.sandbox: Sandbox | None = None
+        self.shared = False
+        self.terms: tuple[str | None, str | None] = (None, None)
+        self.borrowers: weakref.WeakSet[Borrower] = weakref.WeakSet()
+        self.file_timeout: float | None = None
+        self._lock = threading.RLock()
+        self._holder = 0
+        self._counting = threading.Lock()
+        self._calls = 0
+        self._in_use: list[tuple[weakref.ReferenceType[Any], Callable[[Any], bool]]] = []
+        self._last_used = time.monotonic()
+
+    @contextmanager
+    def locked(self) -> Generator[None, None, None]:
+        """Hold the lock.
+
+        Raises:
+            SandboxTimeoutError: a sandbox was being started or stopped all the time.
+            SandboxConflictError: what starts or stops its sandbox asks for it.
+        """
+        if self._holder == threading.get_ident():
+            raise SandboxConflictError(f"session {self.id} is being started or stopped by the caller itself")
+        if not self._lock.acquire(timeout=_PATIENCE):
+            raise SandboxTimeoutError(f"session {self.id} was busy for {_PATIENCE} s", _PATIENCE)
+        try:
+            self._holder = threading.get_ident()
+            yield
+        finally:
+            self._holder = 0
+            self._lock.release()
+
+    @contextmanager
+    def locked_if_free(self) -> Generator[bool, None, None]:
+        """Hold the lock if nobody else does; tell whether."""
+        free = self._lock.acquire(blocking=False)
+        try:
+            yield free
+        finally:
+            if free:
+                self._lock.release()
+
+    def enter(self) -> None:
+        """Count one more call under way; call it with the lock held."""
+        with self._counting:
+            self._calls += 1
+
+    def leave(self) -> None:
+        """Count one call less."""
+        with self._counting:
+            self._calls -= 1
+            self._last_used = time.monotonic()
+
+    def lend(self, borrower: Borrower) -> None:
+        """Count *borrower* as one of those that have a handle."""
+        borrower.keep(self)
+        self.borrowers.add(borrower)
+        self.touch()
+
+    def take_back(self, borrower: Borrower) -> None:
+        """Count it no more; taking back twice is fine."""
+        self.borrowers.discard(borrower)
+        self.touch()
+
+    def touch(self) -> None:
+        """Note that the session is used now."""
+        self._last_used = time.monotonic()
+
+    def watch(self, thing: _T, in_use: Callable[[_T], bool]) -> _T:
+        """Count the session as busy while somebody has *thing* and *in_use* says so; return it."""
+        with self._counting:
+            self._in_use.append((weakref.ref(thing), in_use))
+        return thing
+
+    def idle_for(self) -> float | None:
+        """Return for how many seconds nothing was done with it; None while something is."""
+        with self._counting:
+            self._in_use = [each for each in self._in_use if (thing := each[0]()) is not None and each[1](thing)]
+            if self._calls or self._in_use:
+                self._last_used = time.monotonic()
+                return None
+            return time.monotonic() - self._last_used
+
+    def is_idle(self, seconds: float) -> bool:
+        """Whether nothing was done with it for *seconds*."""
+        idle = self.idle_for()
+        return idle is not None and idle >= seconds
+
+    def is_spare(self, seconds: float) -> bool:
+        """Whether nothing was done with it for *seconds*, and nobody has a handle or changes it now."""
+        with self.locked_if_free() as free:
+            return free and not self.borrowers and self.is_idle(seconds)
+
+    def last_used(self) -> float:
+        """Return when it was last used, in seconds since the epoch: now, while something is done with it."""
+        return time.time() - (self.idle_for() or 0.0)

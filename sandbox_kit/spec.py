@@ -1,0 +1,153 @@
+"""SandboxSpec: a sandbox to be, as plain values that travel between processes."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+from attrs import asdict, field, frozen
+
+from sandbox_kit.contract import Backend
+from sandbox_kit.errors import InvalidArgumentError
+from sandbox_kit.guard import CommandMode, guarding
+from sandbox_kit.registry import backend_class, check_backend_name
+from sandbox_kit.rules.ruleset import PermissionRuleset
+from sandbox_kit.types import Limits
+
+__all__ = ["SandboxSpec"]
+
+_KEYS = ("backend", "options", "ruleset", "commands")
+_MODES = ("auto", "confined", "inspected")
+
+
+def _backend(name: str) -> str:
+    return check_backend_name(name)
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(options, Mapping):
+        raise InvalidArgumentError(f"options: is a mapping, not {type(options).__name__}")
+    copied: dict[str, Any] = _plain(options, "options")
+    return copied
+
+
+def _ruleset(ruleset: PermissionRuleset | None) -> PermissionRuleset | None:
+    if ruleset is not None and not isinstance(ruleset, PermissionRuleset):
+        raise InvalidArgumentError(f"ruleset: {ruleset!r} is not a PermissionRuleset")
+    return ruleset
+
+
+def _commands(mode: CommandMode) -> CommandMode:
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"commands: {mode!r} is none of {', '.join(map(repr, _MODES))}")
+    return mode
+
+
+@frozen
+class SandboxSpec:
+    """What it takes to make a sandbox. It pickles, compares, and goes through JSON unchanged.
+
+    Args:
+        backend: a name of the registry.
+        options: keyword arguments of the backend's class, as JSON has them. A path becomes a
+            string, ``Limits`` a mapping.
+        ruleset: the rules to put it under; None for none.
+        commands: as for :func:`~sandbox_kit.guard.guarding`.
+
+    Raises:
+        InvalidArgumentError: no backend has the name, an option is nothing that JSON has, or
+            another argument is none of its values.
+    """
+
+    backend: str = field(converter=_backend)
+    options: dict[str, Any] = field(factory=dict, converter=_options)
+    ruleset: PermissionRuleset | None = field(default=None, converter=_ruleset)
+    commands: CommandMode = field(default="auto", converter=_commands)
+
+    def __hash__(self) -> int:
+        return hash((self.backend, tuple(sorted(self.options)), self.commands))
+
+    def open(self) -> Backend:
+        """Make the backend, under its rules. A sandbox is not started yet: use ``with`` or ``start()``.
+
+        Raises:
+            MissingDependencyError: a library that the backend needs is not installed.
+            InvalidArgumentError: the backend has no such option, or refuses its value.
+            UnsupportedError: ``commands="confined"`` where the kernel cannot.
+        """
+        made = backend_class(self.backend)
+        options = dict(self.options)
+        _check_names(made, options, self.backend)
+        if isinstance(options.get("limits"), dict):
+            options["limits"] = _limits(options["limits"])
+        return guarding(made(**options), self.ruleset, commands=self.commands)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the spec as JSON has it."""
+        rules = None if self.ruleset is None else self.ruleset.to_dict()
+        return {
+            "backend": self.backend,
+            "options": _plain(self.options, "options"),
+            "ruleset": rules,
+            "commands": self.commands,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """Return the spec that :meth:`to_dict` wrote; what is left out has its default.
+
+        Raises:
+            InvalidArgumentError: *document* is no mapping, lacks the backend, has another key, or a
+                value is refused.
+            PolicyError: the ruleset is refused.
+        """
+        if not isinstance(document, Mapping) or "backend" not in document:
+            raise InvalidArgumentError("a sandbox spec is a mapping with a backend")
+        unknown = sorted(str(key) for key in document if key not in _KEYS)
+        if unknown:
+            raise InvalidArgumentError(f"a sandbox spec has no {', '.join(unknown)}")
+        values = dict(document)
+        if values.get("ruleset") is not None:
+            values["ruleset"] = PermissionRuleset.from_dict(values["ruleset"])
+        return cls(**values)
+
+
+def _plain(value: Any, place: str) -> Any:
+    """A deep copy of *value* in the terms of JSON.
+
+    Raises:
+        InvalidArgumentError: JSON has nothing for it; names the *place*.
+    """
+    if isinstance(value, Limits):
+        return {name: each for name, each in asdict(value).items() if each is not None}
+    if isinstance(value, os.PathLike):
+        return _plain(os.fspath(value), place)
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise InvalidArgumentError(f"{place}: the keys are not all texts")
+        return {key: _plain(each, f"{place}.{key}") for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, f"{place}[{index}]") for index, each in enumerate(value)]
+    if isinstance(value, str | int | None) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise InvalidArgumentError(f"{place}: {value!r} is nothing that JSON has")
+
+
+def _check_names(made: type[Backend], options: Mapping[str, Any], name: str) -> None:
+    known = inspect.signature(made).parameters
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InvalidArgumentError(f"backend {name} has no option {', '.join(unknown)}; it has {', '.join(known)}")
+    missing = [key for key, each in known.items() if each.default is each.empty and key not in options]
+    if missing:
+        raise InvalidArgumentError(f"backend {name} needs the option {', '.join(missing)}")
+
+
+def _limits(values: Mapping[str, Any]) -> Limits:
+    unknown = sorted(set(values) - set(asdict(Limits())))
+    if unknown:
+        raise InvalidArgumentError(f"options.limits: there is no {', '.join(unknown)}")
+    return Limits(**values)

@@ -1,0 +1,111 @@
+"""``session`` and ``sweep``: sessions from the shell, where each command is a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox_kit.sessions.manager import SessionManager
+from sandbox_kit.sessions.policy import SandboxPolicy
+
+from .programs import environment, kit
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "sessions"
+
+
+def document(*arguments: str) -> Any:
+    done = kit(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_session_lives_from_command_to_command(root: Path) -> None:
+    where = ("--root", str(root))
+    done = kit("session", "open", *where, "--tenant", "x", "a")
+    assert done.stdout.decode().strip() == str((root / "a" / "workspace").resolve())
+    done = kit(
+        "session",
+        "exec",
+        *where,
+        "--commands",
+        "inspected",
+        "--rules",
+        "none",
+        "--shell",
+        "a",
+        "--",
+        "echo hi > f; cat f; exit 3",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"hi\n", b"")
+    (info,) = document("session", "ls", *where)["sessions"]
+    assert (info["id"], info["state"], info["tenant"], info["pids"]) == ("a", "hibernated", "x", [])
+    assert kit("session", "ls", *where).stdout.startswith(b"a ")
+    assert kit("session", "close", *where, "a").returncode == 0
+    assert (root / "a" / "workspace" / "f").exists()
+    assert kit("session", "close", *where, "--purge", "a").returncode == 0
+    assert not (root / "a").exists()
+    done = kit("session", "close", *where, "a")
+    assert (done.returncode, done.stderr) == (1, b"sandbox-kit: there is no session a\n")
+
+
+@pytest.mark.needs("bwrap")
+def test_a_command_is_held_to_the_rules(root: Path) -> None:
+    where = ("--root", str(root))
+    (root / "a" / "workspace").mkdir(parents=True)
+    (root / "a" / "workspace" / ".env").write_text("TOPSECRET")
+    assert b"TOPSECRET" not in kit("session", "exec", *where, "a", "--", "cat", ".env").stdout
+    done = json.loads(kit("session", "exec", *where, "--json", "--timeout", "20", "a", "--", "echo", "x").stdout)
+    assert (done["exit_code"], done["stdout"], done["timed_out"]) == (0, "x\n", False)
+
+
+def test_a_command_over_its_limit_ends_with_124(root: Path) -> None:
+    words = ("--commands", "inspected", "--rules", "none", "--timeout", "0.2", "a", "--", "sleep", "600")
+    done = kit("session", "exec", "--root", str(root), *words)
+    assert (done.returncode, b"over its limit" in done.stderr) == (124, True)
+
+
+def test_what_another_process_holds_is_told(root: Path) -> None:
+    with SessionManager(SandboxPolicy(), workspace_root=root, reap_every=None) as manager:
+        box = manager.open("a")
+        done = kit("session", "close", "--root", str(root), "a")
+        assert (done.returncode, str(os.getpid()).encode() in done.stderr) == (1, True)
+        done = kit("session", "close", "--root", str(root), "--purge", "a")
+        assert (done.returncode, b"held by another process" in done.stderr) == (125, True)
+        assert box.is_alive()
+
+
+def test_the_policy_gives_root_and_ceilings(root: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"workspace_root": str(root), "max_open_sessions": 1}))
+    assert kit("session", "open", "--policy", str(policy), "a").returncode == 0
+    done = kit("session", "open", "--policy", str(policy), "b")
+    assert (done.returncode, b"max_open_sessions is 1" in done.stderr) == (125, True)
+    assert [info["id"] for info in document("session", "ls", "--policy", str(policy))["sessions"]] == ["a"]
+
+
+@pytest.mark.parametrize("arguments", [("session", "ls"), ("session", "close", "a"), ("sweep",)])
+def test_nothing_is_made_where_no_session_was_opened(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = kit(*arguments, "--root", str(tmp_path))
+    assert (done.returncode, b"no sessions were ever opened" in done.stderr) == (125, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [("open", "../x"), ("exec", "a"), ("close",), ("no-such",)])
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert kit("session", arguments[0], "--root", str(tmp_path), *arguments[1:]).returncode == 2
+
+
+def test_sweep_clears_away_what_was_left(root: Path) -> None:
+    where = ("--root", str(root))
+    for session in ("a", "b"):
+        kit("session", "open", *where, session, env=environment())
+    assert document("sweep", *where) == {"purged": [], "recovered": []}
+    assert kit("sweep", *where, "--workspace-ttl", "0.000001").stdout == b"purged a\npurged b\n"
+    assert document("session", "ls", *where) == {"sessions": []}
