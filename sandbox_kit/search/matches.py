@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from inspect import GEN_CLOSED, getgeneratorstate
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from sandbox_kit.types import GrepMatch, Skipped
 
@@ -61,8 +62,16 @@ class Matches(Iterator[GrepMatch]):
         """Whether there is at least one more match than the limit; known once the iteration has ended."""
         return self._truncated
 
+    @property
+    def closed(self) -> bool:
+        """Whether the search has ended, and every match was taken."""
+        return getgeneratorstate(self._source) == GEN_CLOSED and not self._ready
+
     def __repr__(self) -> str:
         return f"<Matches, found while they are asked for; skipped {len(self.skipped)}>"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a search has no truth value: take its matches, as next(matches, None) does")
 
     def __iter__(self) -> Self:
         return self

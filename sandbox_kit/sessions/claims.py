@@ -131,7 +131,8 @@ class Claims:
     def _refusal(self, session: str, refused: Refused) -> SessionLimitError:
         name = _FIELD[refused.ceiling]
         self._events.note("refused", session, name)
-        return SessionLimitError(f"session {session}: {name} is {refused.limit}, and reached", refused.limit)
+        message = f"session {session}: {name} is {refused.limit}, and reached; close one, or try again later"
+        return SessionLimitError(message, refused.limit)
 
 
 def _pause(session: str, deadline: float) -> None:

@@ -1,12 +1,14 @@
 """One SQLite file that several processes of a host write, each through one connection.
 
 SQLite lets one transaction write at a time, so the threads of a process share its connection and
-wait for each other. No connection is open while the process forks: a child that inherits one
-inherits the belief, not the locks. Each side opens its own when it next needs one.
+wait for each other. A thread that has the lock and finds the connection busy replaces it: an
+interrupt broke off what was done with it. No connection is open while the process forks: a child
+that inherits one inherits the belief, not the locks. Each side opens its own when it next needs one.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -18,6 +20,8 @@ from pathlib import Path
 from sandbox_kit.errors import SandboxConflictError, SandboxError, SandboxTimeoutError, SandboxUnavailableError
 
 __all__ = ["Database"]
+
+logger = logging.getLogger("sandbox_kit")
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -44,7 +48,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._files: dict[str, tuple[int, int]] = {}
         self._pid = 0
-        self._lock = threading.Lock()
+        self._busy = False
+        self._lock = threading.RLock()
         _all.add(self)
 
     @contextmanager
@@ -85,20 +90,29 @@ class Database:
 
     @contextmanager
     def _held(self) -> Generator[sqlite3.Connection, None, None]:
-        if not self._lock.acquire(timeout=self._patience):
-            raise self._late()
+        connection = None
         try:
+            if not self._lock.acquire(timeout=self._patience):
+                raise self._late()
             connection = self._connected()
+            self._busy = True
             self._check_same_files()
             yield connection
         except sqlite3.Error as error:
             raise self._translated(error) from error
         finally:
-            if self._connection is not None and self._connection.in_transaction:
-                self._disconnect()
-            self._lock.release()
+            if connection is not None and connection is self._connection:
+                self._busy = False
+                if connection.in_transaction:
+                    self._disconnect()
+            try:
+                self._lock.release()
+            except RuntimeError:
+                logger.debug("%s: the wait for it was broken off", self._path)
 
     def _connected(self) -> sqlite3.Connection:
+        if self._busy:
+            self._disconnect()
         if self._connection is not None and self._pid != os.getpid():
             _inherited.append(self._connection)
             self._connection = None
@@ -169,7 +183,7 @@ class Database:
         return SandboxTimeoutError(f"{self._path} was locked for {self._patience} s", self._patience)
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._busy = self._connection, None, False
         if connection is not None:
             connection.close()
 
@@ -187,7 +201,7 @@ class Database:
         self._lock.release()
 
     def _in_child(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._busy = threading.RLock(), False
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -21,22 +21,22 @@ _FIELDS = {f"{_PREFIX}{name.upper()}": name for name in ("runtimes", *POLICY_FIE
 _NOT_TEXT = frozenset(POLICY_FIELDS) - {"default_runtime", "workspace_root", "work_dir"}
 
 
-def read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return what *environ* sets, as a document.
+def read_environment(environ: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Return what *environ* sets, as a document, and what is wrong with it so far: one sentence a problem.
 
     A number and ``true`` or ``false`` is written as in JSON, a size also with its unit; ``runtimes`` is a JSON object.
-
-    Raises:
-        PolicyError: a variable with the prefix is none that the library knows: mistyped, it would set no ceiling.
+    A variable with the prefix that the library does not know is a problem: mistyped, it would set no ceiling.
     """
     names = sorted(name for name in environ if name.startswith(_PREFIX) and name not in _READ_ELSEWHERE)
-    unknown = [name for name in names if name not in _FIELDS]
-    if unknown:
-        raise PolicyError(f"{key_name(name)}: is no field of a policy" for name in unknown)
-    document = {_FIELDS[name]: typed(_FIELDS[name], environ[name]) for name in names}
+    problems = [f"{key_name(name)}: is no field of a policy" for name in names if name not in _FIELDS]
+    document = {_FIELDS[name]: typed(_FIELDS[name], environ[name]) for name in names if name in _FIELDS}
     if "runtimes" in document:
-        document["runtimes"] = _runtimes(environ[f"{_PREFIX}RUNTIMES"])
-    return document
+        try:
+            document["runtimes"] = _runtimes(environ[f"{_PREFIX}RUNTIMES"])
+        except PolicyError as error:
+            del document["runtimes"]
+            problems += error.problems
+    return document, problems
 
 
 def typed(field: str, text: str) -> object:

@@ -65,7 +65,8 @@ class Events:
                 event = self._pending.popleft()
             except IndexError:
                 return
-            logger.info("session %s: %s%s", event.session_id, event.kind, f" ({event.detail})" if event.detail else "")
+            about = "sessions" if event.session_id is None else f"session {event.session_id}"
+            logger.info("%s: %s%s", about, event.kind, f" ({event.detail})" if event.detail else "")
             self._tell(event)
 
     def _tell(self, event: SessionEvent) -> None:

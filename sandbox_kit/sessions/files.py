@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from attrs import frozen
 
-from sandbox_kit.errors import NotRegularFileError, PathAccessError, PathError, PathNotFoundError, PolicyError
+from sandbox_kit.errors import (
+    NotRegularFileError,
+    PathAccessError,
+    PathError,
+    PathNotFoundError,
+    PolicyError,
+    printable,
+)
 
-__all__ = ["MAX_DOCUMENT", "Signature", "Version", "read_document", "read_version", "signature"]
+__all__ = ["MAX_DOCUMENT", "Signature", "Version", "named", "read_document", "read_version", "signature"]
 
 MAX_DOCUMENT: Final = 2**20
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
@@ -76,6 +85,15 @@ def read_document(path: str | Path) -> Any:
     from sandbox_kit.rules.documents import parse_document
 
     return parse_document(read_version(path).content, Path(path).suffix)
+
+
+@contextmanager
+def named(path: str | Path) -> Iterator[None]:
+    """Put the name of the file before each problem of the ``PolicyError`` that the block ends in."""
+    try:
+        yield
+    except PolicyError as error:
+        raise PolicyError(f"{printable(os.fspath(path))}: {problem}" for problem in error.problems) from error
 
 
 def _open(name: str, _: int) -> int:

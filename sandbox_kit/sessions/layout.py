@@ -63,8 +63,10 @@ class Layout:
         try:
             Path(root).mkdir(mode=0o700, parents=True, exist_ok=True)
             self.root = Path(root).resolve(strict=True)
+        except FileExistsError as error:
+            raise SandboxUnavailableError(f"the workspace root {root} is no directory") from error
         except OSError as error:
-            raise SandboxUnavailableError(f"the workspace root cannot be used: {error}") from error
+            raise SandboxUnavailableError(f"the workspace root {root} cannot be used: {error.strerror}") from error
         private_directory(self.own)
         private_directory(self.owners)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import asdict
@@ -15,19 +15,20 @@ from sandbox_kit.types import Limits
 __all__ = ["check_fields", "dump_values", "load_values", "make_limits"]
 
 
-def load_values(document: object) -> PolicyValues:
+def load_values(document: object, known: Iterable[str] = ()) -> PolicyValues:
     """Build the values of a policy from plain ones.
 
     Args:
         document: the fields by name; a runtime's are a mapping, its limits among them, or a bare image.
             None, as null in JSON, leaves a field at its default.
+        known: problems that were found before; they come first.
 
     Raises:
         PolicyError: with every problem of the values; if each is right alone, with all that contradict.
     """
     if not isinstance(document, Mapping):
         raise PolicyError([f"document: {shown(document)} is not a mapping"])
-    problems: list[str] = []
+    problems = list(known)
     given = {key: document[key] for key in document}
     profiles = given.pop("runtimes", None)
     own = check_fields(given, POLICY_FIELDS, "", problems)

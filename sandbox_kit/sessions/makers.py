@@ -59,7 +59,7 @@ class LocalFactory:
         given = {"image": profile.image, "oci_runtime": profile.oci_runtime, "sandbox_uid": profile.sandbox_uid}
         for name, value in given.items():
             if value is not None:
-                raise UnsupportedError(f"{name}: a local sandbox has none")
+                raise UnsupportedError(f"{name} {value!r}: a local sandbox has none; take a runtime without it")
         if profile.network_mode not in (None, "none"):
             raise UnsupportedError(f"network_mode {profile.network_mode!r}: a local sandbox has only 'none'")
         return self.kind(workspace, limits=limits, network=None if profile.network_mode is None else False)

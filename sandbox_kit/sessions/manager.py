@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self, get_args
 
 from attrs import evolve
 
@@ -72,6 +72,7 @@ class SessionManager:
     ) -> None:
         if not isinstance(policy, SandboxPolicy):
             raise InvalidArgumentError(f"policy: {policy!r} is not a SandboxPolicy")
+        _check_rules(ruleset, commands, ask)
         layout, path = Layout(_root(workspace_root, policy)), os.environ.get(OVERRIDES_VARIABLE)
         self._policy = policy
         self._desk = Desk(
@@ -89,6 +90,9 @@ class SessionManager:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.shutdown()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a session manager is for one process: make another one there, over the same root")
 
     @property
     def policy(self) -> SandboxPolicy:
@@ -168,6 +172,15 @@ def _root(given: str | os.PathLike[str] | None, policy: SandboxPolicy) -> str:
     if not isinstance(name, str) or not name or "\0" in name:
         raise InvalidArgumentError(f"workspace_root: {root!r} is not a path of the host")
     return os.path.abspath(name)
+
+
+def _check_rules(ruleset: PermissionRuleset | None, commands: CommandMode, ask: Ask | None) -> None:
+    if ruleset is not None and not isinstance(ruleset, PermissionRuleset):
+        raise InvalidArgumentError(f"ruleset: {ruleset!r} is not a PermissionRuleset")
+    if commands not in get_args(CommandMode):
+        raise InvalidArgumentError(f"commands: {commands!r} is none of {', '.join(get_args(CommandMode))}")
+    if ask is not None and not callable(ask):
+        raise InvalidArgumentError(f"ask: {ask!r} cannot be called")
 
 
 def _check_tenant(tenant: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox_kit.errors import InvalidArgumentError
 from sandbox_kit.sessions.environment import read_environment
-from sandbox_kit.sessions.files import read_document
+from sandbox_kit.sessions.files import named, read_document
 from sandbox_kit.sessions.loading import dump_values, load_values
 from sandbox_kit.sessions.locks import ForkedFreeLock
 from sandbox_kit.sessions.updates import changed_names, updated
@@ -71,13 +71,14 @@ class SandboxPolicy:
             path: UTF-8; JSON or TOML by its suffix, at most 1 MiB.
 
         Raises:
-            PolicyError: with every problem of the document, each with its place.
+            PolicyError: with every problem of the document, each with the file's name and its place.
             PathNotFoundError: there is no such file.
             PathAccessError: it cannot be opened.
             NotRegularFileError: it is no file.
             PathError: another failure to read it.
         """
-        return cls.from_dict(read_document(path))
+        with named(path):
+            return cls.from_dict(read_document(path))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ) -> SandboxPolicy:
@@ -89,7 +90,7 @@ class SandboxPolicy:
         Raises:
             PolicyError: with every problem; a variable with the prefix that is unknown is one.
         """
-        return cls(load_values(read_environment(environ)))
+        return cls(load_values(*read_environment(environ)))
 
     def _exchange(self, expected: PolicyValues, values: PolicyValues) -> bool:
         """Put *values* in force if *expected* still is; return whether it was."""

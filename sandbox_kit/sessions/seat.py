@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import weakref
@@ -13,6 +14,8 @@ from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import SandboxConflictError, SandboxTimeoutError
 
 __all__ = ["Borrower", "Seat"]
+
+logger = logging.getLogger("sandbox_kit")
 
 _T = TypeVar("_T")
 _PATIENCE = 120.0
@@ -47,7 +50,7 @@ class Seat:
         self.file_timeout: float | None = None
         self._lock = threading.RLock()
         self._holder = 0
-        self._counting = threading.Lock()
+        self._counting = threading.RLock()
         self._calls = 0
         self._in_use: list[tuple[weakref.ReferenceType[Any], Callable[[Any], bool]]] = []
         self._last_used = time.monotonic()
@@ -60,16 +63,21 @@ class Seat:
             SandboxTimeoutError: a sandbox was being started or stopped all the time.
             SandboxConflictError: what starts or stops its sandbox asks for it.
         """
-        if self._holder == threading.get_ident():
+        thread = threading.get_ident()
+        if self._holder == thread:
             raise SandboxConflictError(f"session {self.id} is being started or stopped by the caller itself")
-        if not self._lock.acquire(timeout=_PATIENCE):
-            raise SandboxTimeoutError(f"session {self.id} was busy for {_PATIENCE} s", _PATIENCE)
         try:
-            self._holder = threading.get_ident()
+            if not self._lock.acquire(timeout=_PATIENCE):
+                raise SandboxTimeoutError(f"session {self.id} was busy for {_PATIENCE} s", _PATIENCE)
+            self._holder = thread
             yield
-        finally:
-            self._holder = 0
-            self._lock.release()
+        finally:  # nothing is called before the lock is free: an interrupt may come with any call
+            if self._holder == thread:
+                self._holder = 0
+            try:
+                self._lock.release()
+            except RuntimeError:
+                logger.debug("session %s: the wait for it was broken off", self.id)
 
     @contextmanager
     def locked_if_free(self) -> Generator[bool, None, None]:

@@ -67,6 +67,14 @@ class NaiveLedger:
         self.holders.get(id, {}).pop(token, None)
         return not self.others(id, token)
 
+    def leave(self, id: str, token: str, last_used: float) -> bool:
+        if not self.others(id, token):
+            return False
+        self.holders[id].pop(token, None)
+        known = self.sessions[id]
+        known["last_used"] = max(float(str(known["last_used"])), last_used)
+        return True
+
     def take_over(self, id: str, dead: str, token: str) -> str | None:
         state = self.holders.get(id, {}).pop(dead, None)
         if state is None or self.holders[id]:

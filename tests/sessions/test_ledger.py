@@ -100,6 +100,71 @@ def test_the_file_of_something_else_is_refused(tmp_path: Path) -> None:
         ledger.sessions()
 
 
+@pytest.mark.parametrize("name", [FILE, f"{FILE}-wal"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_goes_away_while_it_is_in_use_is_an_error_until_it_is_closed(
+    ledger: Ledger, tmp_path: Path, name: str, replaced: bool
+) -> None:
+    claim(ledger, "a")
+    path = tmp_path / "own" / name
+    path.rename(tmp_path / "kept")
+    if replaced:
+        path.write_bytes((tmp_path / "kept").read_bytes())
+    for _ in range(2):
+        for ask in (ledger.sessions, lambda: claim(ledger, "b")):
+            with pytest.raises(SandboxUnavailableError, match=f"{name} was removed or replaced"):
+                ask()
+    path.unlink(missing_ok=True)
+    (tmp_path / "kept").rename(path)
+    assert [info.id for info in ledger.sessions()] == ["a"]
+
+
+def test_a_file_that_is_another_after_a_fork_is_an_error(ledger: Ledger, tmp_path: Path) -> None:
+    claim(ledger, "a")
+    (tmp_path / "own" / FILE).rename(tmp_path / "kept")
+    child = os.fork()
+    if child == 0:
+        try:
+            ledger.sessions()
+        except SandboxUnavailableError as error:
+            os._exit(0 if "replaced" in str(error) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_fork_does_not_wait_for_ever_for_who_uses_it(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "own", patience=0.1)
+    ledger.enrol(OWNER)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def use() -> None:
+        with ledger._database.transaction():
+            begun.set()
+            go_on.wait(20)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    assert begun.wait(20)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    go_on.set()
+    thread.join(20)
+    assert ledger.sessions() == []
+
+
+def test_what_an_interrupt_broke_off_is_undone_by_the_next_use(ledger: Ledger) -> None:
+    abandoned = ledger._database.transaction()
+    abandoned.__enter__().execute("INSERT INTO sessions VALUES ('lost', NULL, NULL, 1, 1)")
+    assert isinstance(claim(ledger, "a"), Granted)
+    del abandoned
+    with ThreadPoolExecutor(1) as pool:
+        assert [info.id for info in pool.submit(ledger.sessions).result(20)] == ["a"]
+
+
 def test_waiting_for_another_writer_has_an_end(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "own", patience=0.1)
     ledger.enrol(OWNER)

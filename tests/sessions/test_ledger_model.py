@@ -83,6 +83,10 @@ class LedgerMachine(RuleBasedStateMachine):
     def release(self, id: str, owner: Owner) -> None:
         assert self.ledger.release(id, owner) == self.model.release(id, owner.token)
 
+    @rule(id=ids, owner=owners, used=times)
+    def leave(self, id: str, owner: Owner, used: float) -> None:
+        assert self.ledger.leave(id, owner, last_used=used) == self.model.leave(id, owner.token, used)
+
     @rule(id=ids, dead=owners, owner=owners)
     def take_over(self, id: str, dead: Owner, owner: Owner) -> None:
         if dead != owner:
@@ -109,6 +113,9 @@ class LedgerMachine(RuleBasedStateMachine):
         infos = self.ledger.sessions()
         assert [info.id for info in infos] == sorted(self.model.sessions)
         assert all(info.state in self.model.states()[info.id] for info in infos)
+        assert {info.id: info.last_used for info in infos} == {
+            id: known["last_used"] for id, known in self.model.sessions.items()
+        }
 
 
 LedgerMachine.TestCase.settings = settings(

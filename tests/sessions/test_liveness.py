@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -176,6 +177,21 @@ def test_only_files_that_nobody_holds_and_nobody_knows_are_stray(tmp_path: Path)
     expected = {"known.lock", "other", f"{mine.owner.token}.lock", f"{theirs.token}.lock"}
     assert {path.name for path in tmp_path.iterdir()} == expected
     mine.release()
+
+
+def test_a_file_that_cannot_be_locked_is_no_owner_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr("sandbox_kit.sessions.liveness.fcntl.lockf", refuse)
+    for _ in range(3):
+        with pytest.raises(SandboxUnavailableError, match="no locks"):
+            OwnerLock(tmp_path)
+    assert os.listdir("/proc/self/fd") == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lock_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

@@ -354,6 +354,9 @@ def test_what_a_factory_makes_must_be_a_sandbox(root: Path) -> None:
         ({"backend": 3}, "backend"),
         ({"reap_every": 0}, "reap_every"),
         ({"on_event": 3}, "on_event"),
+        ({"ruleset": "secrets"}, "ruleset"),
+        ({"commands": "x"}, "commands"),
+        ({"ask": "x"}, "ask"),
         ({"workspace_root": ""}, "workspace_root"),
         ({"workspace_root": None}, "workspace_root"),
     ],
@@ -414,7 +417,8 @@ def test_shutdown_stops_the_others_when_one_fails(root: Path) -> None:
     factory.failing["stop", "b"] = OSError("stuck")
     with pytest.raises(OSError, match="stuck"):
         manager.shutdown()
-    assert [factory.count("stop", id) for id in ("a", "b", "c")] == [1, 1, 1]
+    assert [factory.count("stop", id) > 0 for id in ("a", "b", "c")] == [True] * 3
+    manager.shutdown()
     factory.failing.clear()
     with managed(root, backend=factory) as another:
         assert another.reap().recovered == ("b",)

@@ -329,8 +329,9 @@ def test_a_policy_is_read_from_a_file(tmp_path: Path, name: str, content: str) -
 )
 def test_a_file_that_holds_no_policy_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(PolicyError):
+    with pytest.raises(PolicyError) as caught:
         SandboxPolicy.from_file(tmp_path / name)
+    assert all(problem.startswith(f"{tmp_path / name}: ") for problem in caught.value.problems)
 
 
 def test_a_file_that_cannot_be_read_is_told_by_its_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,6 +411,14 @@ def test_unknown_variables_with_the_prefix_are_refused_together() -> None:
         "SANDBOX_KIT_IMAGE",
         "SANDBOX_KIT_MAX_SESSION",
     ]
+
+
+def test_every_problem_of_the_environment_is_told() -> None:
+    environ = {"SANDBOX_KIT_FOO": "1", "SANDBOX_KIT_MAX_SESSIONS": "three", "SANDBOX_KIT_RUNTIMES": "{"}
+    with pytest.raises(PolicyError) as caught:
+        SandboxPolicy.from_env(environ)
+    told = [problem.split(":")[0] for problem in caught.value.problems]
+    assert told == ["SANDBOX_KIT_FOO", "runtimes", "max_sessions"]
 
 
 def test_an_unknown_variable_is_told_without_control_characters() -> None:
