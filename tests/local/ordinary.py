@@ -15,6 +15,7 @@ from .confinement import Workspace
 
 def in_child_as_nobody(check: Callable[[Workspace], object], base_directory: Path) -> str:
     """Run *check* in a forked child that is an ordinary user; what it raised, empty for nothing."""
+    assert probe.can_confine() is None  # found out now: the user may not be able to run this Python
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -24,7 +25,6 @@ def in_child_as_nobody(check: Callable[[Workspace], object], base_directory: Pat
             os.setresuid(65534, 65534, 65534)
             ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
             root, own = (Path(tempfile.mkdtemp(dir=base_directory)) for _ in range(2))
-            probe.can_confine.cache_clear()
             mounting.works.cache_clear()
             check(Workspace(str(root), str(own)))
         except BaseException as error:

@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from sandbox_kit.backends.local import LocalBackend, LocalSandbox, backend, pin, scan, system
+from sandbox_kit.backends.local import LocalBackend, LocalSandbox, backend, pin, scan, system, trail
+from sandbox_kit.backends.local.trail import HELD
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -48,7 +49,8 @@ def without_openat2(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(root: int, path: str, flags: int) -> NoReturn:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
-    monkeypatch.setattr(pin, "open_beneath", missing)
+    for module in (pin, trail):
+        monkeypatch.setattr(module, "open_beneath", missing)
 
 
 class TestConstruction:
@@ -247,7 +249,8 @@ class TestTypedParents:
             given.append(path)
             return system.open_beneath(root, path, flags)
 
-        monkeypatch.setattr(pin, "open_beneath", noted)
+        for module in (pin, trail):
+            monkeypatch.setattr(module, "open_beneath", noted)
         made = LocalBackend(tmp_path)
         made.write("d/e/f", "x")
         made.write("g", "y")
@@ -333,11 +336,11 @@ class TestDeepTrees:
 
 
 class TestWalks:
-    def test_two_directories_are_open_at_a_time(self, tmp_path: Path) -> None:
+    def test_few_directories_are_open_at_a_time(self, tmp_path: Path) -> None:
         made = LocalBackend(tmp_path)
-        made.write("a/b/c/d/e/f", "x")
+        made.write("d/" * 3 * HELD + "f", "x")
         for _ in made._scandir(".", operations=("ls",), authorize=allow, depth=None):
-            assert len(opened_beneath(made.work_dir)) <= 3
+            assert len(opened_beneath(made.work_dir)) <= HELD + 3
         assert opened_beneath(made.work_dir) == [made.work_dir]
 
     def test_a_directory_that_is_a_link_by_then_is_not_entered(self, tmp_path: Path) -> None:

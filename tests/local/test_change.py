@@ -262,7 +262,7 @@ class TestInPlace:
             (root / "one").unlink()
             (root / "one").symlink_to(host_file)
 
-        with pytest.raises(PathError):
+        with pytest.raises(SandboxConflictError):
             write(backend, "one", Source(replace))
         assert host_file.read_text() == "untouched"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kit.backends.local import base, confine, etc, joiner, locks, namespace, probe, scratch
-from sandbox_kit.errors import UnsupportedError
+from sandbox_kit.backends.local import base, confine, etc, joiner, locks, namespace, probe, process, scratch
+from sandbox_kit.errors import SandboxUnavailableError, UnsupportedError
 
 from .confinement import SECRET, Denials, Workspace, started
 
@@ -22,9 +25,9 @@ MASKS = Denials(deny=(r".*/\.env", ".*/private"))
 class TestProbe:
     @pytest.fixture(autouse=True)
     def forget(self) -> Iterator[None]:
-        probe.can_confine.cache_clear()
+        probe.tried.cache_clear()
         yield
-        probe.can_confine.cache_clear()
+        probe.tried.cache_clear()
 
     def pretend(self, script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str | None:
         program = tmp_path / "bwrap"
@@ -68,7 +71,32 @@ class TestProbe:
         program.write_bytes(b"\x7fELF broken")
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert str(probe.can_confine()).startswith("bubblewrap does not run")
+        assert "Exec format error" in str(probe.can_confine())
+
+    @pytest.mark.needs("bwrap")
+    def test_one_that_breaks_later_is_no_reason_to_run_plain(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert probe.can_confine() is None
+        assert self.pretend("exit 1", tmp_path, monkeypatch) is None
+
+    @pytest.mark.needs("bwrap")
+    def test_no_room_for_a_process_is_a_reason_for_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_arguments: object, **_options: object) -> None:
+            raise SandboxUnavailableError("no process")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(process, "run", refuse)
+            assert probe.can_confine() == "bubblewrap does not run: no process"
+        assert probe.can_confine() is None
+
+    @pytest.mark.needs("bwrap")
+    def test_finds_out_where_the_host_ignores_sigchld(self) -> None:
+        before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        try:
+            assert probe.can_confine() is None
+        finally:
+            signal.signal(signal.SIGCHLD, before)
 
     def test_another_system_is_a_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "platform", "darwin")
@@ -101,6 +129,11 @@ class TestOwnDirectory:
             monkeypatch.setattr(scratch, "_NAME", f"{tmp_path}/{name}")
             with pytest.raises(UnsupportedError, match="this user alone"):
                 scratch.own_directory()
+
+    def test_one_that_cannot_be_made_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(scratch, "_NAME", f"{tmp_path}/missing/own")
+        with pytest.raises(UnsupportedError, match="cannot be made: No such file"):
+            scratch.own_directory()
 
 
 class TestLocks:
@@ -152,6 +185,24 @@ class TestEtc:
         assert etc.make_etc(str(tmp_path), network=False, source=str(source)) == made
         (source / "services").write_text("http 80/tcp")
         assert etc.make_etc(str(tmp_path), network=False, source=str(source)) != made
+
+    def test_half_of_one_is_never_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        source, own = tmp_path / "source", tmp_path / "own"
+        for directory in (source, own):
+            directory.mkdir()
+        (source / "services").write_text("http 80/tcp")
+
+        def fill_the_disk(target: str, data: bytes) -> None:
+            Path(target).write_bytes(data[:3])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(etc, "_write", fill_the_disk)
+            with pytest.raises(OSError, match="No space"):
+                etc.make_etc(str(own), network=False, source=str(source))
+        assert list(own.iterdir()) == []
+        made = etc.make_etc(str(own), network=False, source=str(source))
+        assert Path(made, "services").read_text() == "http 80/tcp"
 
     def test_what_is_old_is_removed(self, tmp_path: Path) -> None:
         (tmp_path / "etc-old").mkdir()
@@ -323,3 +374,30 @@ def test_a_hard_link_made_before_stays_open(workspace: Workspace) -> None:
     secret = workspace.put(".env")
     os.link(secret, Path(workspace.root, "hard"))
     assert workspace.run("cat hard", MASKS) == f"{SECRET}rc=0"
+
+
+def test_what_is_hidden_in_proc_is_read_from_the_list_of_mounts() -> None:
+    mounts = (
+        b"24 1 0:22 / /proc rw,nosuid - proc proc rw\n"
+        b"25 24 0:22 /sys /proc/sys ro,nosuid - proc proc rw\n"
+        b"26 24 8:1 /hidden-file /proc/a\\040b\\134c ro master:1 - ext4 /dev/sda rw\n"
+        b"27 24 8:1 /hidden-file /proc/fs/\xff ro - ext4 /dev/sda rw\n"
+        b"28 1 8:1 /hidden-file /process ro - ext4 /dev/sda rw\n"
+    )
+    assert joiner.hidden_in_proc(mounts) == [b"/proc/a b\\c", b"/proc/fs/\xff"]
+
+
+DAEMON = """
+import os, sys
+os.closerange(0, 3)
+from sandbox_kit import LocalSandbox
+with LocalSandbox(sys.argv[1]) as box:
+    result = box.execute("cat; echo out; echo err >&2; ls /proc/self/fd | wc -l", stdin="in ")
+    box.write("told", f"{box.capabilities.commands} {result.stdout!r} {result.stderr!r}")
+"""
+
+
+@pytest.mark.needs("bwrap")
+def test_a_host_without_standard_descriptors_runs_commands(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", DAEMON, tmp_path], check=True, timeout=60)
+    assert Path(tmp_path, "told").read_text() == r"confined 'in out\n4\n' 'err\n'"

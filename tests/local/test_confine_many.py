@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from sandbox_kit.backends.local import confine, mounter, mounting
+from sandbox_kit.backends.local import confine, mounter, mounting, process
 from sandbox_kit.errors import PolicyError, SandboxUnavailableError
 from sandbox_kit.types import Limits
 
@@ -49,7 +49,7 @@ def started_nothing(workspace: Workspace, prepared: confine.Prepared) -> bool:
     """Whether *prepared* runs no command, and says so."""
     with prepared:
         printed = finish(start(prepared, "touch ran; cat .env */.env private/*"))
-        with pytest.raises(SandboxUnavailableError, match="could not be confined"):
+        with pytest.raises(SandboxUnavailableError, match="could not be confined: what rules mask changed"):
             prepared.check_started(printed.rpartition("rc=")[0])
     return SECRET not in printed and not Path(workspace.root, "ran").exists()
 
@@ -207,6 +207,35 @@ class TestTheHelper:
         assert SECRET not in filled.run("cat */.env", MASKS)
         assert self.now() != pid
 
+    def test_that_was_stopped_serves_on(self, filled: Workspace, pid: int) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+        assert SECRET not in filled.run("cat */.env", MASKS)
+        assert self.now() == pid
+
+    def test_that_was_stopped_ends_with_this_process(self, pid: int) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+        mounting._keeper.close()
+        assert not Path(f"/proc/{pid}").exists()
+
+    def test_a_child_forked_meanwhile_holds_nobody_up(self, filled: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+        take, children = mounting._keeper.take, []
+
+        def fork_and_take(fds: Sequence[int]) -> bool:
+            children.append(os.fork())
+            if children[-1] == 0:
+                signal.pause()
+            return take(fds)
+
+        monkeypatch.setattr(mounting._keeper, "take", fork_and_take)
+        try:
+            assert filled.run("echo ran", MASKS) == "ran\nrc=0"
+        finally:
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
     def test_is_not_used_by_another_user(self, filled: Workspace, pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(mounting, "_credentials", lambda: ("another",))
         assert SECRET not in filled.run("cat */.env", MASKS)
@@ -251,7 +280,7 @@ def test_what_a_machine_lacks_is_found_out_by_trying(monkeypatch: pytest.MonkeyP
     def refuse(*_arguments: object, **_options: object) -> None:
         raise OSError("no process")
 
-    monkeypatch.setattr(subprocess, "run", refuse)
+    monkeypatch.setattr(process, "run", refuse)
     assert not mounting.works.__wrapped__()
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kit.backends.local.masks import Found, Rules, pinned
-from sandbox_kit.backends.local.plan import MAX_FILE_MASKS, MAX_MOUNTS, plan
+from sandbox_kit.backends.local.plan import MAX_FILE_MASKS, MAX_MOUNTS, MAX_NAME, plan
 from sandbox_kit.errors import PolicyError, UnsupportedError
 
 from .confinement import SECRET, Denials, Workspace
@@ -374,3 +374,32 @@ def test_ten_thousand_files_are_walked(workspace: Workspace) -> None:
     workspace.put("d9/99/.env")
     printed = workspace.run("grep -rs . . ; find . -type f | wc -l", Plain())
     assert printed == "10001\nrc=0"
+
+
+def nest(directory: Path, names: int) -> None:
+    """Put a secret beneath *directory* under a name that no call of the system takes."""
+    at = os.open(directory, os.O_PATH)
+    for _ in range(names):
+        os.mkdir("d" * 100, dir_fd=at)
+        outer, at = at, os.open("d" * 100, os.O_PATH, dir_fd=at)
+        os.close(outer)
+    os.close(os.open(".env", os.O_WRONLY | os.O_CREAT, dir_fd=at))
+    os.close(at)
+
+
+def test_a_name_too_long_to_be_masked_is_refused(workspace: Workspace) -> None:
+    nest(Path(workspace.root), MAX_NAME // 100 + 2)
+    before = settled()
+    with pytest.raises(UnsupportedError, match="too long to be masked") as caught:
+        planned(workspace.root, Denials(deny=(r".*/\.env",)))
+    assert workspace.root in str(caught.value)
+    assert settled() <= before
+
+
+@confined
+def test_a_name_too_long_to_be_masked_beneath_what_is_exposed_is_refused(workspace: Workspace, tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    nest(shown, MAX_NAME // 100 + 2)
+    with pytest.raises(UnsupportedError, match="too long to be masked"):
+        workspace.run("true", Denials(deny=(r".*/\.env",)), expose=[shown])

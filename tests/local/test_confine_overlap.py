@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pytest
 
 from sandbox_kit.backends.local import occupancy
 from sandbox_kit.backends.local.scratch import own_directory
-from sandbox_kit.errors import SandboxTimeoutError
+from sandbox_kit.errors import SandboxTimeoutError, SandboxUnavailableError
 
 from .confinement import SECRET, Denials, Workspace, finish, start, started
 from .descriptors import settled
@@ -262,6 +263,34 @@ def test_other_masks_go_on_when_the_first_is_done(filled: Workspace, stack: Exit
 def test_a_finished_workspace_is_free_for_another_process(filled: Workspace) -> None:
     filled.run("true", MASKS)
     assert in_another_process(filled) == "rc=0\n"
+
+
+@pytest.mark.parametrize("name", ["/proc/version", "/proc/sys", "/proc/irq"])
+def test_what_is_hidden_in_proc_is_so_from_those_that_join(name: str, workspace: Workspace, stack: ExitStack) -> None:
+    if not os.path.exists(name):
+        pytest.skip(f"this kernel has no {name}")
+    masks = Denials(secrets=(name,))
+    line = f"cat {name}; ls {name}/ && echo seen; chmod 777 {name}; test -r {name} || echo hidden"
+    alone = workspace.run(line, masks)
+    assert "hidden" in alone
+    assert "seen" not in alone
+    started(stack, workspace.prepare(masks), LIVE)
+    assert workspace.run(line, masks, timeout=10) == alone
+
+
+def test_no_room_for_descriptors_is_told(filled: Workspace, stack: ExitStack) -> None:
+    started(stack, filled.prepare(MASKS), LIVE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    for room in range(1, 12):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + room, hard))
+        try:
+            with pytest.raises(SandboxUnavailableError, match="Too many open files"):
+                filled.prepare(MASKS, timeout=5).close()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert filled.run("echo ok", MASKS, timeout=10) == "ok\nrc=0"
 
 
 def test_commands_without_masks_overlap(filled: Workspace, stack: ExitStack) -> None:

@@ -391,6 +391,14 @@ class TestSupervisors:
             sh("sleep 60 & true")
         assert os.waitstatus_to_exitcode(os.waitpid(own, 0)[1]) == 7
 
+    def test_signals_that_the_host_blocks_hold_nobody_up(self) -> None:
+        supervised._pool.close()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            assert sh("grep SigBlk /proc/self/status; exit 3", timeout=30).stdout == f"SigBlk:\t{0:016x}\n"
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
     def test_exit_codes_are_right_where_the_host_ignores_sigchld(self) -> None:
         before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         try:

@@ -106,7 +106,7 @@ def stand_in(kind: str, path: Path, outside: Path) -> None:
     elif kind == "file":
         path.write_text("harmless")
     else:
-        path.symlink_to({"denied": "secret.key", "outside": outside / "f", "dangling": "nowhere"}[kind])
+        path.symlink_to({"denied": "secret.key", "outside": str(outside / "f"), "dangling": "nowhere"}[kind])
 
 
 @pytest.mark.parametrize("kind", ["denied", "outside", "dangling", "file", "directory", "fifo"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import stat
@@ -19,9 +18,10 @@ from sandbox_kit import walk
 from sandbox_kit.arguments import check_timeout
 from sandbox_kit.backends.local import change, scan, search
 from sandbox_kit.backends.local.closed import Opened
-from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Root, Spot
+from sandbox_kit.backends.local.pin import Root, Spot, of_its_kind
 from sandbox_kit.backends.local.prefixes import Prefixes
 from sandbox_kit.backends.local.system import Descriptor, host_name, rename_noreplace, told_of
+from sandbox_kit.backends.local.trail import DIRECTORY, NOFOLLOW
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -173,7 +173,7 @@ class LocalBackend(Backend):
     def _entry(self, path: str, operations: Operations, authorize: Authorize) -> tuple[str, Spot, os.stat_result]:
         """Find an entry itself, with every question put: a link is asked for with where it leads."""
         typed, spot, info = self._existing(path, operations, authorize, follow=False)
-        leads = self._target(spot, info)
+        leads = scan.NOWHERE if authorize is allow else self._target(spot, info)
         for hop in leads.hops:
             _hop(operations, authorize, hop)
         settle(operations, authorize, _names(typed, spot.real, *leads.names), spot.identity)
@@ -202,7 +202,7 @@ class LocalBackend(Backend):
 
     def _open_same(self, spot: Spot, path: str, flags: int) -> Descriptor:
         """Open what *spot* describes; another object by that name is refused."""
-        with told_of(path):
+        with of_its_kind(path):
             opened = Descriptor.open(spot.name, flags | NOFOLLOW, spot.parent.fd)
         info = os.fstat(opened.fd)
         if Identity(spot.real, info.st_dev, info.st_ino) != spot.identity:
@@ -222,7 +222,7 @@ class LocalBackend(Backend):
         spot = self._pin(path, operations, authorize, follow=True)
         _described(spot, path, operations, authorize)
         _ask(operations, authorize, typed, spot.real)
-        with told_of(path):
+        with of_its_kind(path):
             opened = Descriptor.open(spot.name, _READ | NOFOLLOW, spot.parent.fd)
         return _reader(path, opened, (typed, spot.real), operations, authorize, expect)
 
@@ -330,13 +330,8 @@ def _seconds(file_timeout: float) -> float:
 
 
 def _link_text(spot: Spot, path: str) -> str:
-    with told_of(path):
-        try:
-            return os.readlink(spot.name, dir_fd=spot.parent.fd)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            raise SandboxConflictError(f"{printable(path)}: replaced while it was being read") from error
+    with of_its_kind(path):
+        return os.readlink(spot.name, dir_fd=spot.parent.fd)
 
 
 def _names(*names: str) -> tuple[str, ...]:

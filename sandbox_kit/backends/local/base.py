@@ -146,12 +146,12 @@ def _resolve(path: str, work_dir: str) -> str:
             continue
         name = os.path.dirname(done) if part == ".." else os.path.join(done, part)
         if within(name, work_dir):
-            raise PathEscapeError(path, "is exposed through the workspace, where commands could redirect it")
+            raise PathEscapeError(path, "leads through the workspace, where commands could redirect what is exposed")
         try:
             target = os.readlink(name)
         except OSError as error:
             if error.errno != errno.EINVAL:
-                raise PathNotFoundError(path) from error
+                raise PathNotFoundError(path, "no such file or directory to expose") from error
             done = name
             continue
         links += 1

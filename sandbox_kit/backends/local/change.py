@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from attrs import field, frozen
 
-from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Spot, descend, lookup
+from sandbox_kit.backends.local.pin import Spot, lookup, of_its_kind
 from sandbox_kit.backends.local.system import Descriptor, told_of
+from sandbox_kit.backends.local.trail import DIRECTORY, NOFOLLOW, Trail
 from sandbox_kit.backends.local.unfinished import new_name
 from sandbox_kit.errors import PathIsDirectoryError, SandboxConflictError, printable
 from sandbox_kit.paths import join
@@ -197,7 +198,8 @@ def _same_owner(fd: int, info: os.stat_result) -> bool:
 
 def _overwrite(parent: Descriptor, spot: Spot, source: BinaryIO, path: str, mode: int | None) -> None:
     source.seek(0)
-    fd = os.open(spot.name, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW, dir_fd=parent.fd)
+    with of_its_kind(path):
+        fd = os.open(spot.name, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | NOFOLLOW, dir_fd=parent.fd)
     with io.FileIO(fd, "wb") as out:
         if spot.info is None or not os.path.samestat(os.fstat(fd), spot.info):
             raise SandboxConflictError(f"{printable(path)}: replaced while it was being written")
@@ -215,16 +217,16 @@ def set_mode(directory: Descriptor, mode: int) -> None:
 
 def make_directories(
     spot: Spot, names: tuple[str, ...], path: str, mode: int | None = None
-) -> tuple[Descriptor, list[str]]:
+) -> tuple[Descriptor, set[int]]:
     """Make *names* beneath the directory of *spot*, one in the other; *mode* is for the last of them.
 
     Returns:
-        The last of them, and what was not there before: names relative to the directory of *spot*.
+        The last of them, and which were not there before: how many levels beneath the directory of *spot*.
 
     Raises:
         PathError: of the kind that the system tells; what was made is gone again.
     """
-    at, made = spot.parent, list[str]()
+    at, made = spot.parent, set[int]()
     if spot.info is not None:
         return at, made
     try:
@@ -232,8 +234,9 @@ def make_directories(
             for depth, name in enumerate(names, 1):
                 with suppress(FileExistsError):
                     os.mkdir(name, 0o777 if mode is None or depth < len(names) else mode, dir_fd=at.fd)
-                    made.append("/".join(names[:depth]))
-                at = Descriptor(os.open(name, DIRECTORY | NOFOLLOW, dir_fd=at.fd))
+                    made.add(depth)
+                with of_its_kind(path):
+                    at = Descriptor.open(name, DIRECTORY | NOFOLLOW, at.fd)
             if mode is not None:
                 set_mode(at, mode)
     except BaseException:
@@ -242,13 +245,15 @@ def make_directories(
     return at, made
 
 
-def _unmake(spot: Spot, made: list[str]) -> None:
+def _unmake(spot: Spot, made: set[int]) -> None:
     """Remove the directories *made* beneath *spot*'s, the innermost first, up to one that is not empty."""
+    deepest = max(made, default=0)
+    trail, path = Trail(spot.parent), "/".join(spot.rest[:deepest])
     with suppress(OSError):
-        for path in reversed(made):
-            above, _, name = path.rpartition("/")
-            parent = descend(spot.parent, above) if above else spot.parent
-            os.rmdir(name, dir_fd=parent.fd)
+        for depth in range(deepest, 0, -1):
+            path, _, name = path.rpartition("/")
+            if depth in made:
+                os.rmdir(name, dir_fd=trail.enter(path).fd)
 
 
 @frozen
@@ -284,12 +289,15 @@ def judge_tree(
 
     Returns:
         What was judged, each directory after the one that it is in.
+
+    Raises:
+        SandboxConflictError: a directory was replaced by something else meanwhile.
     """
     tree: list[Judged] = []
     pending = [""]
     _ask(operations, authorize, names)
-    with told_of(path):
-        enter = enter or _entering(Descriptor.open(spot.name, DIRECTORY | NOFOLLOW, spot.parent.fd))
+    with of_its_kind(path):
+        enter = enter or Trail(Descriptor.open(spot.name, DIRECTORY | NOFOLLOW, spot.parent.fd)).enter
         while pending:
             here = Judged(pending.pop())
             tree.append(here)
@@ -308,10 +316,6 @@ def judge_tree(
     return tree
 
 
-def _entering(top: Descriptor) -> Callable[[str], Descriptor]:
-    return lambda path: descend(top, path) if path else top
-
-
 def _ask(operations: Operations, authorize: Authorize, names: tuple[str, ...]) -> None:
     for operation in operations:
         authorize(operation, names)
@@ -322,8 +326,9 @@ def remove(spot: Spot, path: str, judged: list[Judged]) -> None:
 
     Raises:
         PathIsDirectoryError: the directory holds something else.
+        SandboxConflictError: what was judged is of another kind by now.
     """
-    with told_of(path):
+    with of_its_kind(path):
         try:
             _remove(spot, judged)
         except FileExistsError as error:
@@ -335,16 +340,17 @@ def _remove(spot: Spot, judged: list[Judged]) -> None:
         os.unlink(spot.name, dir_fd=spot.parent.fd)
         return
     if judged:
-        with Descriptor(os.open(spot.name, DIRECTORY | NOFOLLOW, dir_fd=spot.parent.fd)) as top:
+        with Descriptor.open(spot.name, DIRECTORY | NOFOLLOW, spot.parent.fd) as top:
+            trail = Trail(top)
             for directory in reversed(judged):
-                _empty(top, directory)
+                _empty(trail, directory)
     os.rmdir(spot.name, dir_fd=spot.parent.fd)
 
 
-def _empty(top: Descriptor, judged: Judged) -> None:
+def _empty(trail: Trail, judged: Judged) -> None:
     """Remove what was judged of one directory; what is gone by now is fine."""
     with suppress(FileNotFoundError):
-        at = descend(top, judged.path) if judged.path else top
+        at = trail.enter(judged.path)
         for name in judged.entries:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=at.fd)

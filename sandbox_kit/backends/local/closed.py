@@ -10,8 +10,8 @@ import os
 import stat
 from contextlib import suppress
 
-from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, descend
 from sandbox_kit.backends.local.system import Descriptor
+from sandbox_kit.backends.local.trail import DIRECTORY, NOFOLLOW, Trail
 
 __all__ = ["Opened"]
 
@@ -27,8 +27,8 @@ class Opened:
     """
 
     def __init__(self, parent: Descriptor, name: str) -> None:
-        self._parent = parent
         self._name = name
+        self._pins = Trail(parent, _PATH | DIRECTORY | NOFOLLOW)
         self._changed: list[tuple[str, os.stat_result]] = []
 
     def enter(self, path: str) -> Descriptor:
@@ -42,8 +42,8 @@ class Opened:
         """
         full = f"{self._name}/{path}" if path else self._name
         if not _PATH:
-            return descend(self._parent, full, DIRECTORY | NOFOLLOW)
-        pin = descend(self._parent, full, _PATH | DIRECTORY | NOFOLLOW)
+            return self._pins.enter(full)
+        pin = self._pins.enter(full)
         info = os.fstat(pin.fd)
         if info.st_uid == os.geteuid() and info.st_mode & stat.S_IRWXU != stat.S_IRWXU:
             self._changed.append((full, info))
@@ -55,7 +55,7 @@ class Opened:
         while self._changed:
             path, info = self._changed.pop()
             with suppress(OSError):
-                pin = descend(self._parent, path, _PATH | DIRECTORY | NOFOLLOW)
+                pin = self._pins.enter(path)
                 if os.path.samestat(os.fstat(pin.fd), info):
                     _set_mode(pin, info.st_mode)
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -27,6 +28,7 @@ from attrs import asdict
 from sandbox_kit.backends.local import base, mounting, probe
 from sandbox_kit.backends.local.cover import Wanted
 from sandbox_kit.backends.local.etc import make_etc
+from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.layout import Layout
 from sandbox_kit.backends.local.masks import Mount, Rules
 from sandbox_kit.backends.local.namespace import Namespaces
@@ -34,8 +36,14 @@ from sandbox_kit.backends.local.nesting import lineage_of
 from sandbox_kit.backends.local.occupancy import Place, occupy
 from sandbox_kit.backends.local.scratch import own_directory
 from sandbox_kit.backends.local.seccomp import call_filter
-from sandbox_kit.backends.local.system import close_all
-from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError, printable
+from sandbox_kit.backends.local.system import close_all, hold_standard_descriptors
+from sandbox_kit.errors import (
+    InvalidArgumentError,
+    SandboxError,
+    SandboxUnavailableError,
+    UnsupportedError,
+    printable,
+)
 from sandbox_kit.paths import within
 from sandbox_kit.primitives import Masks
 from sandbox_kit.types import Limits
@@ -47,6 +55,9 @@ MAX_WAIT = 60.0
 
 FEW = 12
 """So many mounts bubblewrap makes itself: a helper takes as long as these for the first."""
+
+_NOT_MOUNTED = "Can't remount readonly on"
+"""What bubblewrap says when it looks for the last mount of the helper's and finds none."""
 
 _LAUNCHER = {"PATH": "/usr/bin:/bin", "LANG": "C"}
 
@@ -66,6 +77,7 @@ class Prepared:
         self._place = place
         self._own: list[int] = []
         self._withheld: list[int] = []
+        abandon_in_child(self)
 
     @property
     def pass_fds(self) -> tuple[int, ...]:
@@ -88,8 +100,10 @@ class Prepared:
             SandboxUnavailableError: the sandbox could not be made; says why.
         """
         if not self._place.status.has_run():
-            last = complaint.strip().splitlines()[-1:] or ["its launcher said nothing"]
-            raise SandboxUnavailableError(f"the command could not be confined: {last[0]}")
+            last = (complaint.strip().splitlines() or ["its launcher said nothing"])[-1]
+            if _NOT_MOUNTED in last:
+                last = "what rules mask changed while it was mounted, or the helper that mounts was killed"
+            raise SandboxUnavailableError(f"the command could not be confined: {last}")
 
     def own(self, opener: Callable[..., int], *arguments: object) -> int:
         """Pass on what *opener* opens, and close it with the confinement; return the descriptor.
@@ -128,6 +142,10 @@ class Prepared:
     def __del__(self) -> None:
         self._close_own()
 
+    def abandon(self) -> None:
+        """Let go in a forked child: bubblewrap waits until nobody can write to its barrier any more."""
+        self._close_own()
+
     def _close_own(self) -> None:
         close_all(self._own)
         close_all(self._withheld)
@@ -141,6 +159,18 @@ class Prepared:
         self.close()
 
 
+@contextmanager
+def _typed_failures() -> Iterator[None]:
+    """A block in which what the system says of descriptors, memory or the library's own directory is typed."""
+    try:
+        yield
+    except SandboxError:
+        raise
+    except OSError as error:
+        raise SandboxUnavailableError(f"the command cannot be confined: {error}") from error
+
+
+@_typed_failures()
 def prepare(
     *,
     root_fd: int,
@@ -179,7 +209,9 @@ def prepare(
         PolicyError: the workspace, or what is exposed, changed while the masks were made.
         SandboxTimeoutError: another command lives in the workspace all the time, under other masks than this one's.
         PathError: an exposed path is missing, or leads through the workspace.
+        SandboxUnavailableError: the system has no room for it, such as descriptors or a writable ``/tmp``.
     """
+    hold_standard_descriptors()
     if (reason := obstacle(work_dir)) is not None:
         raise UnsupportedError(reason)
     check_launcher(work_dir)
@@ -263,7 +295,7 @@ def obstacle(work_dir: str) -> str | None:
     None as well where what confines them lies in *work_dir*: it is not tried, and :func:`check_launcher` refuses it.
     """
     if work_dir in ("/", "/dev") or within(work_dir, "/proc"):
-        return f"commands cannot be confined to {printable(work_dir)}"
+        return f"{printable(work_dir)} is no workspace that commands can be confined to: use another directory"
     return None if probe.lies_in(work_dir) else probe.can_confine()
 
 

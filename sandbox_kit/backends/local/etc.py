@@ -59,25 +59,35 @@ def make_etc(directory: str, *, network: bool, source: str = "/etc") -> str:
         directory: the library's own.
         network: whether names can be looked up: brings resolv.conf.
         source: the host's own.
+
+    Raises:
+        OSError: there is no room for it.
     """
     files = (*_FILES, "resolv.conf") if network else _FILES
     made = os.path.join(directory, f"etc-{_fingerprint(source, files, _own_files(network))}")
     if os.path.isdir(made):
         return made
-    scratch = tempfile.mkdtemp(prefix="new-", dir=directory)
-    os.chmod(scratch, 0o755)
-    for name in files:
-        _copy(os.path.join(source, name), os.path.join(scratch, name))
-    for name in _TREES:
-        _copy_tree(os.path.join(source, name), os.path.join(scratch, name))
-    for name, text in _own_files(network).items():
-        _write(os.path.join(scratch, name), text.encode())
-    try:
-        os.rename(scratch, made)
-    except OSError:
-        shutil.rmtree(scratch)
+    with tempfile.TemporaryDirectory(prefix="new-", dir=directory, ignore_cleanup_errors=True) as scratch:
+        new = os.path.join(scratch, "etc")
+        _fill(new, source, files, network)
+        try:
+            os.rename(new, made)
+        except OSError:
+            if not os.path.isdir(made):  # another process was first
+                raise
     _remove_old(directory)
     return made
+
+
+def _fill(etc: str, source: str, files: Iterable[str], network: bool) -> None:
+    os.mkdir(etc)
+    os.chmod(etc, 0o755)
+    for name in files:
+        _copy(os.path.join(source, name), os.path.join(etc, name))
+    for name in _TREES:
+        _copy_tree(os.path.join(source, name), os.path.join(etc, name))
+    for name, text in _own_files(network).items():
+        _write(os.path.join(etc, name), text.encode())
 
 
 def _fingerprint(source: str, files: Iterable[str], own: Mapping[str, str]) -> str:
@@ -115,13 +125,23 @@ def _own_files(network: bool) -> dict[str, str]:
 
 
 def _copy(source: str, target: str) -> None:
-    """Copy a regular file, through links, if every user may read it."""
+    """Copy a regular file, through links, if every user may read it.
+
+    Raises:
+        OSError: it cannot be written whole.
+    """
+    data = _readable(source)
+    if data is not None:
+        _write(target, data)
+
+
+def _readable(source: str) -> bytes | None:
     with suppress(OSError):
         status = os.stat(source)
-        if not stat.S_ISREG(status.st_mode) or not status.st_mode & stat.S_IROTH or status.st_size > _MAX_FILE:
-            return
-        with open(source, "rb") as file:
-            _write(target, file.read(_MAX_FILE))
+        if stat.S_ISREG(status.st_mode) and status.st_mode & stat.S_IROTH and status.st_size <= _MAX_FILE:
+            with open(source, "rb") as file:
+                return file.read(_MAX_FILE)
+    return None
 
 
 def _copy_tree(source: str, target: str) -> None:

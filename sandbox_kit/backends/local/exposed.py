@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from sandbox_kit.backends.local.base import Tree
 from sandbox_kit.backends.local.masks import DIRECTORY, Found, Rules, Walker, changed
-from sandbox_kit.backends.local.plan import MAX_FILE_MASKS, MAX_MOUNTS, folded
+from sandbox_kit.backends.local.plan import MAX_FILE_MASKS, MAX_MOUNTS, folded, refuse_too_long
 from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import UnsupportedError, printable
 
@@ -82,6 +82,7 @@ def _hidden(source: str, rules: _Shown, work_dir: str) -> list[str]:
     found = _walk(source, rules, work_dir)
     if len(found.mounts) > MAX_FILE_MASKS:
         found.mounts = folded(found)
+    refuse_too_long(found.mounts)
     if len(found.mounts) > MAX_MOUNTS:
         raise UnsupportedError(
             f"the rules hide {len(found.mounts)} names beneath the exposed {printable(source)}, more than the "

@@ -21,7 +21,8 @@ ENTERED = ("mnt", "owner", "user", "net", "ipc", "uts", "cgroup")
 
 _CLONE_NEWNS, _CLONE_NEWPID = 0x00020000, 0x20000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 32, 4096
-_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 1, 22, 24, 38, 47
+_PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 1, 22, 38, 47
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _SECCOMP_MODE_FILTER = 2
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -41,29 +42,55 @@ def call(name: str, *arguments: object) -> None:
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
-def enter(handles: dict[str, int]) -> None:
-    """Enter all but the inner user namespace, copy the mounts, give children a process namespace of their own."""
+def enter(handles: dict[str, int]) -> list[bytes]:
+    """Enter all but the inner user namespace, copy the mounts, give children a process namespace of their own.
+
+    Returns:
+        What is hidden in /proc; the /proc that is entered does not show this process, so the host's tells it.
+    """
+    me = os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
     call("setns", handles["owner"], 0)
     for name, handle in handles.items():
         if name not in ("owner", "user"):
             call("setns", handle, 0)
     call("unshare", _CLONE_NEWNS | _CLONE_NEWPID)
+    mounts = read(os.open("mountinfo", os.O_RDONLY, dir_fd=me))
+    os.close(me)
+    return hidden_in_proc(mounts)
 
 
-def mount_proc() -> None:
-    """Cover /proc with one that shows this process namespace, read-only."""
+def hidden_in_proc(mounts: bytes) -> list[bytes]:
+    """The names beneath /proc over which something else is mounted, in the order of *mounts*.
+
+    Source: proc_pid_mountinfo(5).
+    """
+    lines = [line.partition(b" - ") for line in mounts.splitlines()]
+    places = [(mount.split(b" ")[4], source.split(b" ")[0]) for mount, _, source in lines]
+    return [
+        name.decode("unicode_escape").encode("latin-1")
+        for name, kind in places
+        if name.startswith(b"/proc/") and kind != b"proc"
+    ]
+
+
+def mount_proc(hidden: list[bytes]) -> None:
+    """Cover /proc with one that shows this process namespace, read-only, and in which the same is *hidden*."""
+    covers = [os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) for name in hidden]
     flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     call("mount", b"proc", b"/proc", b"proc", ctypes.c_ulong(flags), None)
+    for name, cover in zip(hidden, covers, strict=True):
+        call("mount", b"/proc/self/fd/%d" % cover, name, None, ctypes.c_ulong(_MS_BIND), None)
+        os.close(cover)
     call("mount", None, b"/proc", None, ctypes.c_ulong(flags | _MS_REMOUNT | _MS_BIND | _MS_RDONLY), None)
 
 
 def drop_power() -> None:
     """Give up every capability of this process and of all that it will start."""
     call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as last:
-        capabilities = range(int(last.read()) + 1)
-    for capability in capabilities:
+    capability = 0
+    while _libc.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) >= 0:
         call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+        capability += 1
     call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     call("capset", header, (ctypes.c_uint32 * 6)())
@@ -78,16 +105,17 @@ def refuse_calls(program: bytes) -> None:
     call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(_Program(len(program) // 8, program)), 0, 0)
 
 
-def confine(handles: dict[str, int], cwd: bytes, program: bytes, status: int, alive: int) -> None:
+def confine(handles: dict[str, int], hidden: list[bytes], cwd: bytes, program: bytes, status: int, alive: int) -> None:
     """Finish the sandbox from within: /proc, no power, an end with the host's, and no handle.
 
     Args:
+        hidden: what is hidden in /proc.
         cwd: the directory to start in.
         program: a filter of system calls; empty for none.
         status: where to say that all is done.
         alive: the read end of a pipe that the parent holds open as long as it lives.
     """
-    mount_proc()
+    mount_proc(hidden)
     call("setns", handles["user"], 0)
     drop_power()
     if program:
@@ -135,12 +163,12 @@ def main() -> None:
     pairs = [item.partition(b"=") for item in read(environment).split(b"\0") if item]
     instructions = read(program)
     try:
-        enter(handles)
+        hidden = enter(handles)
         alive, held = os.pipe()
         first = os.fork()
         if first == 0:
             os.close(held)
-            confine(handles, cwd, instructions, status, alive)
+            confine(handles, hidden, cwd, instructions, status, alive)
     except OSError as error:
         os.write(2, f"cannot enter the sandbox: {error}\n".encode())
         os._exit(_NOT_ENTERED)

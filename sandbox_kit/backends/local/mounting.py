@@ -12,6 +12,7 @@ import atexit
 import fcntl
 import io
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -22,7 +23,7 @@ from tempfile import TemporaryFile
 
 from attrs import define
 
-from sandbox_kit.backends.local import mounter, probe
+from sandbox_kit.backends.local import mounter, probe, process
 from sandbox_kit.backends.local.aside import aside
 from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.interpreter import helper_interpreter
@@ -30,6 +31,7 @@ from sandbox_kit.backends.local.layout import hiding_things
 from sandbox_kit.backends.local.masks import Kind, Mount
 from sandbox_kit.backends.local.scratch import own_directory
 from sandbox_kit.backends.local.system import Descriptor, add_pipes
+from sandbox_kit.errors import SandboxError
 
 __all__ = ["arm", "awaiting", "request", "serve", "works"]
 
@@ -53,8 +55,9 @@ class _Helper:
     process: subprocess.Popen[bytes]
 
     def take(self, fds: Sequence[int]) -> bool:
-        """Have one request served; whether the process lives to do so."""
+        """Have one request served, also if somebody has stopped the process; whether it lives to do so."""
         try:
+            self.process.send_signal(signal.SIGCONT)
             return socket.send_fds(self.control, [b"m"], fds) == 1
         except OSError:
             return False
@@ -62,7 +65,8 @@ class _Helper:
     def close(self) -> None:
         """End the process; what it has begun goes on to its end."""
         self.control.close()
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self.process.send_signal(signal.SIGCONT)
             self.process.wait(_END_WITHIN)
 
     def abandon(self) -> None:
@@ -189,16 +193,15 @@ def serve(told: int, opens: int, data: int) -> bool:
 @cache
 def works() -> bool:
     """Whether the helper can mount in a sandbox of bubblewrap's here, found out by trying, once in a process."""
-    hiding = hiding_things(own_directory())
     try:
-        return _try(hiding)
-    except (OSError, subprocess.SubprocessError):
+        return _try(own_directory())
+    except (OSError, SandboxError):
         return False
 
 
-def _try(hiding: Mapping[Kind, str]) -> bool:
+def _try(directory: str) -> bool:
     """Hide what hides, in a sandbox that sees the whole host."""
-    directory = own_directory()
+    hiding = hiding_things(directory)
     with ExitStack() as stack:
         root, there = (
             stack.enter_context(Descriptor.open(name, mounter.PINNED)) for name in (directory, hiding["hide-file"])
@@ -213,32 +216,11 @@ def _try(hiding: Mapping[Kind, str]) -> bool:
         data.flush()
         served = serve(told.fileno(), opens.fileno(), data.fileno())
         opens.close()
-        return served and _starts(awaiting(mounts, info.fileno(), barrier.fileno()), (info.fileno(), barrier.fileno()))
+        waiting = awaiting(mounts, info.fileno(), barrier.fileno())
+        return served and _starts(waiting, (info.fileno(), barrier.fileno()))
 
 
 def _starts(options: Sequence[str], fds: Sequence[int]) -> bool:
-    tried = subprocess.run(
-        [
-            probe.program(),
-            *probe.ISOLATION,
-            "--ro-bind",
-            "/",
-            "/",
-            "--dev",
-            "/dev",
-            *options,
-            "--",
-            "/bin/sh",
-            "-c",
-            ":",
-        ],
-        pass_fds=fds,
-        env={},
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=_TRY_WITHIN,
-        check=False,
-    )
-    return tried.returncode == 0
+    sandbox = (probe.program(), *probe.ISOLATION, "--unshare-net", "--bind", "/", "/", "--dev", "/dev")
+    argv = [*sandbox, *options, "--", "/bin/sh", "-c", ":"]
+    return process.run(argv, cwd="/", env={}, timeout=_TRY_WITHIN, pass_fds=fds).ok

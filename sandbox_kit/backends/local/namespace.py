@@ -97,11 +97,15 @@ class Status:
         return [json.loads(line) for line in self._said.splitlines(keepends=True) if line.endswith(b"\n")]
 
     def namespaces(self) -> Namespaces | None:
-        """The namespaces, once every mount in them is made; None until then, and after the command's end."""
+        """The namespaces, once every mount in them is made; None until then, and after the command's end.
+
+        Raises:
+            OSError: there is no room for descriptors.
+        """
         for said in self._documents():
             pid, mounts = said.get("child-pid"), said.get("mnt-namespace")
             if pid is not None and mounts is not None:
-                with suppress(OSError):
+                with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
                     if _POWERLESS in Path(f"/proc/{pid}/status").read_text(errors="replace"):
                         return Namespaces(pid, mounts)
         return None

@@ -37,9 +37,13 @@ _REST = 4
 """How many times as long as a look at the workspace took it is left alone before the next."""
 
 _OTHERS = (
-    "another command lives in the workspace, or in one above or beneath it, of another process or held to other rules"
+    "another command lives in the workspace, or in one above or beneath it, of another process or held to other rules: "
+    "wait for its end, or for longer (timeout)"
 )
-_STALE = "another command lives in the workspace, from which something that the rules hide or protect now is not kept"
+_STALE = (
+    "another command lives in the workspace, from which something that the rules hide or protect now is not kept: "
+    "wait for its end, or for longer (timeout)"
+)
 
 
 @define(eq=False, weakref_slot=True)

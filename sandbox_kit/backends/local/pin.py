@@ -11,33 +11,33 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
 from attrs import frozen
 
 from sandbox_kit.backends.local.prefixes import Prefixes
 from sandbox_kit.backends.local.system import Descriptor, open_beneath, told_of
+from sandbox_kit.backends.local.trail import DIRECTORY, NOFOLLOW, PATH, WALK, descend
 from sandbox_kit.errors import (
     NotRegularFileError,
     PathEscapeError,
     PathNotDirectoryError,
     PathNotFoundError,
     PermissionDeniedError,
+    SandboxConflictError,
     SandboxError,
+    printable,
 )
 from sandbox_kit.paths import climbs, join, left_behind, normalise, parts, within
 from sandbox_kit.types import Identity
 
-__all__ = ["Root", "Spot", "descend", "lookup"]
+__all__ = ["DIRECTORY", "NOFOLLOW", "Root", "Spot", "lookup", "of_its_kind"]
 
-DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
-NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_PATH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 _MAX_LINKS = 40
 _HELD = 64
-_PATH_MAX = 4096
-_WALK = (errno.ELOOP, errno.ENOSYS, errno.EPERM, errno.EAGAIN)
+_OTHER_KIND = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EINVAL)
 
 
 @frozen
@@ -166,7 +166,7 @@ class Root:
         try:
             return open_beneath(self.fd, "/".join(components) or ".", flags)
         except OSError as error:
-            if error.errno in _WALK:
+            if error.errno in WALK:
                 return None
             raise
 
@@ -212,7 +212,7 @@ class Root:
         parent = self._descriptor
         if above:
             try:
-                opened = self.open_plain(above, _PATH)
+                opened = self.open_plain(above, PATH)
             except FileNotFoundError:
                 return None
             if opened is None:
@@ -240,7 +240,7 @@ class _Walk:
         self.root, self.path, self.hop, self.follow = root, path, hop, follow
         self.stack = [root._descriptor]
         self.names: list[str] = []
-        self.links = 0
+        self.links = self.changes = 0
         self.pending: list[str] = []
         self.target = ""
 
@@ -294,12 +294,16 @@ class _Walk:
         """Take the last directory off the stack, and put back the one above if the stack let go of it."""
         self.stack.pop()
         if len(self.stack) == 1 and self.names:
-            self.stack.append(descend(self.root._descriptor, "/".join(self.names), _PATH))
+            self.stack.append(descend(self.root._descriptor, "/".join(self.names), PATH))
 
     def _down(self, part: str, info: os.stat_result) -> None:
         if not stat.S_ISDIR(info.st_mode):
             raise PathNotDirectoryError(self.path)
-        self.stack.append(Descriptor.open(part, _PATH | NOFOLLOW, self.stack[-1].fd))
+        try:
+            self.stack.append(Descriptor.open(part, PATH | NOFOLLOW, self.stack[-1].fd))
+        except OSError as error:
+            self._again(error)
+            return
         self.names.append(part)
         self.pending.pop()
         if len(self.stack) > _HELD:
@@ -307,11 +311,15 @@ class _Walk:
 
     def _link(self, part: str) -> None:
         """Put what a link holds in the place of its name."""
-        self.links += 1
-        if self.links > _MAX_LINKS:
+        if self.links == _MAX_LINKS:
             raise NotRegularFileError(self.path, "too many symbolic links, or a loop of them")
         self.hop(join(self._here(), part))
-        target = os.readlink(part, dir_fd=self.stack[-1].fd)
+        try:
+            target = os.readlink(part, dir_fd=self.stack[-1].fd)
+        except OSError as error:
+            self._again(error)
+            return
+        self.links += 1
         self.pending.pop()
         if not target.startswith("/"):
             self.pending += parts(target)[::-1]
@@ -322,6 +330,19 @@ class _Walk:
             raise PathEscapeError(self.path)
         del self.stack[1:], self.names[:]
         self.pending += inside[::-1]
+
+    def _again(self, error: OSError) -> None:
+        """Look at the next component anew where it is of another kind by now, as often as links are followed.
+
+        Raises:
+            OSError: *error*, where it tells something else.
+            SandboxConflictError: it was looked at too often.
+        """
+        if error.errno not in _OTHER_KIND:
+            raise error
+        self.changes += 1
+        if self.changes > _MAX_LINKS:
+            raise SandboxConflictError(f"{printable(self.path)}: replaced over and over while it was looked up")
 
     def _missing(self) -> Spot:
         if ".." in self.pending:
@@ -337,27 +358,21 @@ class _Walk:
         return Spot(self.stack[-1], self._here(), (name,), lookup(self.stack[-1].fd, name))
 
 
-def descend(top: Descriptor, path: str, flags: int = DIRECTORY) -> Descriptor:
-    """Open a directory beneath another, where no link is on the way.
-
-    Args:
-        top: where *path* starts.
-        path: relative, of any length, without ``..``.
-        flags: as for ``os.open``.
+@contextmanager
+def of_its_kind(path: str) -> Iterator[None]:
+    """A block that acts on an entry as what it was when it was pinned: a link, a directory, or neither.
 
     Raises:
-        OSError: the system's own word on the path.
+        SandboxConflictError: it is another by now.
+        PathError: of the kind that the system tells.
     """
-    if len(os.fsencode(path)) < _PATH_MAX:
+    with told_of(path):
         try:
-            return open_beneath(top.fd, path, flags)
+            yield
         except OSError as error:
-            if error.errno not in _WALK:
+            if isinstance(error, SandboxError) or error.errno not in _OTHER_KIND:
                 raise
-    at = top
-    for name in parts(path):
-        at = Descriptor.open(name, flags | NOFOLLOW, at.fd)
-    return at
+            raise SandboxConflictError(f"{printable(path)}: replaced by another kind of entry meanwhile") from error
 
 
 def lookup(directory: int, name: str) -> os.stat_result | None:

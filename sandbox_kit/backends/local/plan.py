@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
@@ -10,13 +11,18 @@ from attrs import evolve
 from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, identity, pinned, walk
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
 
-__all__ = ["MAX_FILE_MASKS", "MAX_MOUNTS", "folded", "plan"]
+__all__ = ["MAX_FILE_MASKS", "MAX_MOUNTS", "MAX_NAME", "folded", "plan", "refuse_too_long"]
 
 MAX_FILE_MASKS = 64
 """Over so many, a directory of which nothing is left to see is masked as one."""
 
 MAX_MOUNTS = 200
 """Over so many a command is refused: each holds a descriptor, and they are few."""
+
+MAX_NAME = 4000
+"""Bytes of the longest name that is masked: the kernel takes 4096, with what bubblewrap puts in front."""
+
+_SHOWN = 200
 
 
 def plan(root_fd: int, work_dir: str, rules: Rules, own: Mapping[str, Kind] = MappingProxyType({})) -> Found:
@@ -31,13 +37,14 @@ def plan(root_fd: int, work_dir: str, rules: Rules, own: Mapping[str, Kind] = Ma
 
     Raises:
         PolicyError: the workspace changed meanwhile, or a directory to be pinned is none.
-        UnsupportedError: more masks than can be held.
+        UnsupportedError: more masks than can be held, or one of too long a name.
     """
     found = walk(root_fd, work_dir, rules) if rules.masks else Found([], {}, [])
     try:
         pins = _pins(found.mounts, rules, work_dir)
         if sum(mount.kind == "hide-file" for mount in found.mounts) > MAX_FILE_MASKS:
             found.mounts = folded(found)
+        refuse_too_long(found.mounts)
         for name, kind in own.items():
             _add_own(found, name, kind, root_fd, work_dir)
             pins.update(_parents(name, work_dir))
@@ -110,6 +117,21 @@ def _refuse_too_many(mounts: list[Mount]) -> None:
             f"the rules mask {len(mounts)} names in the workspace, more than the {MAX_MOUNTS} that commands can be "
             f"held to, such as {printable(mounts[-1].name)}: deny the directory that they lie in"
         )
+
+
+def refuse_too_long(mounts: Iterable[Mount]) -> None:
+    """Refuse names that the kernel cannot be given.
+
+    Raises:
+        UnsupportedError: there is one; names where it begins.
+    """
+    for mount in mounts:
+        size = len(os.fsencode(mount.name))
+        if size > MAX_NAME:
+            raise UnsupportedError(
+                f"{printable(mount.name[:_SHOWN])}...: a name of {size} bytes beneath it is too long to be masked "
+                f"({MAX_NAME}): move or remove it"
+            )
 
 
 def _pin_all(found: Found, root_fd: int, work_dir: str) -> None:

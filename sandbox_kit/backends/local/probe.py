@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-import subprocess
 import sys
 
-from sandbox_kit.errors import UnsupportedError
+from sandbox_kit.backends.local import process
+from sandbox_kit.backends.local.system import Descriptor, hold_standard_descriptors
+from sandbox_kit.errors import SandboxError, UnsupportedError
 from sandbox_kit.paths import within
+from sandbox_kit.types import CommandResult
 
-__all__ = ["ISOLATION", "can_confine", "lies_in", "program"]
+__all__ = ["ISOLATION", "can_confine", "lies_in", "program", "tried"]
 
 ISOLATION = (
     "--unshare-user",
@@ -91,23 +93,31 @@ def lies_in(work_dir: str) -> bool:
     return within(name, work_dir) or within(os.path.realpath(name), work_dir)
 
 
-@functools.cache
 def can_confine() -> str | None:
-    """Return None where bubblewrap holds a command here, else the reason in one sentence.
-
-    Tried once a process, with every option that confinement rests on. Never raises.
-    """
+    """Return None where bubblewrap holds a command here, else the reason in one sentence. Never raises."""
     if sys.platform != "linux":
         return f"commands are confined on Linux only, and this is {sys.platform}"
     try:
-        tried = _try(program())
+        return tried()
     except UnsupportedError as error:
         return str(error)
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, SandboxError) as error:
         return f"bubblewrap does not run: {error}"
-    if tried.returncode == 0:
-        return None
-    return explain(tried.stderr.decode(errors="replace"))
+
+
+@functools.cache
+def tried() -> str | None:
+    """Why bubblewrap holds no command; None where it does. Tried with every option that confinement rests on.
+
+    The answer is one for the whole process: a bubblewrap that breaks later fails, and no command runs without.
+
+    Raises:
+        UnsupportedError: it is not installed.
+        OSError: the machine has no room for a process now, or it took too long: worth another try.
+        SandboxError: the same.
+    """
+    result = _try(program())
+    return None if result.ok else explain(result.stderr)
 
 
 def explain(complaint: str) -> str:
@@ -120,23 +130,12 @@ def explain(complaint: str) -> str:
     return f"bubblewrap does not work here: {last[0]}"
 
 
-def _try(bwrap: str) -> subprocess.CompletedProcess[bytes]:
-    root = os.open("/", os.O_PATH | os.O_DIRECTORY)
-    try:
-        return subprocess.run(
-            [
-                *(bwrap, *ISOLATION, "--unshare-net", "--ro-bind-fd", str(root), "/"),
-                *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--size", "4096", "--tmpfs", "/tmp"),
-                *("--", "/bin/sh", "-c", ":"),
-            ],
-            pass_fds=(root,),
-            env={},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=_TRY_WITHIN,
-            check=False,
-        )
-    finally:
-        os.close(root)
+def _try(bwrap: str) -> CommandResult:
+    hold_standard_descriptors()
+    with Descriptor.open("/", os.O_PATH | os.O_DIRECTORY) as root:
+        argv = [
+            *(bwrap, *ISOLATION, "--unshare-net", "--ro-bind-fd", str(root.fd), "/"),
+            *("--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--size", "4096", "--tmpfs", "/tmp"),
+            *("--", "/bin/sh", "-c", ":"),
+        ]
+        return process.run(argv, cwd="/", env={}, timeout=_TRY_WITHIN, pass_fds=(root.fd,))

@@ -78,7 +78,8 @@ class Proof:
 
     def _confirm(self, hit: Hit) -> Hit | None:
         if self._file is not None and not self._covers(hit.offset) and not self._read_around(hit.offset):
-            self._skipped.append(Skipped(self._shown, "a line is too long to be searched"))
+            skipped = Skipped(self._shown, "a line is too long to be searched")
+            self._skipped += [] if skipped in self._skipped[-1:] else [skipped]
             return None
         return confirm(hit, self._part, base=self._base, context=self._context)
 

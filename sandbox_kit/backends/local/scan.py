@@ -8,8 +8,9 @@ from collections.abc import Callable, Generator
 
 from attrs import frozen
 
-from sandbox_kit.backends.local.pin import Spot, descend
+from sandbox_kit.backends.local.pin import Spot
 from sandbox_kit.backends.local.system import Descriptor, path_error, told_of
+from sandbox_kit.backends.local.trail import Trail
 from sandbox_kit.backends.local.unfinished import is_unfinished
 from sandbox_kit.paths import display, join
 from sandbox_kit.primitives import Authorize, Entry, Operations
@@ -92,16 +93,15 @@ class Scan:
     def walk(self, directory: Descriptor, typed: str, real: str, depth: int | None) -> Generator[Entry, None, None]:
         """Yield what is beneath *directory*, parents first; a link is never entered.
 
-        Two directories are open at a time, however deep the tree is: each is opened anew beneath
-        the start, without a link on the way.
+        Few directories are open at a time, however deep the tree is, and none is entered through a link.
         """
-        pending = [_Level("", typed, real, depth)]
+        pending, trail = [_Level("", typed, real, depth)], Trail(directory)
         with directory:
             while pending:
                 here = pending.pop()
                 below: list[_Level] = []
                 try:
-                    at = descend(directory, here.path) if here.path else directory
+                    at = trail.enter(here.path)
                     entries = _entries(at)
                 except OSError as error:
                     yield from self._closed(here, error)

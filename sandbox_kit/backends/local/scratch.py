@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
 from functools import cache
 
 from sandbox_kit.backends.local.locks import remove_old_locks
@@ -19,16 +18,26 @@ def own_directory() -> str:
     """Make the directory, unless it is there; its name depends on nothing but the user.
 
     Raises:
-        UnsupportedError: something else has the name, or others may enter.
+        UnsupportedError: it cannot be made, something else has the name, or others may enter.
     """
     directory = _NAME.format(uid=os.geteuid())
     if not os.path.lexists(directory):
-        with suppress(FileExistsError):
-            os.mkdir(directory, 0o700)
+        _make(directory)
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise UnsupportedError(f"{directory} is not a directory of this user alone: commands cannot be confined")
     return directory
+
+
+def _make(directory: str) -> None:
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise UnsupportedError(
+            f"{directory} cannot be made: {error.strerror}; commands cannot be confined without"
+        ) from error
 
 
 @cache

@@ -291,11 +291,12 @@ class Supervisor:
 
 
 def main() -> None:
-    """Become a subreaper, deaf to what a terminal or a service manager sends, and serve."""
+    """Become a subreaper, deaf to what a terminal or a service manager sends, whatever the host blocks, and serve."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         sys.exit("this kernel has no child subreaper")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.set_inheritable(0, False)
     Supervisor(socket.socket(fileno=0)).run()
 

@@ -29,6 +29,7 @@ __all__ = [
     "Descriptor",
     "add_pipes",
     "close_all",
+    "hold_standard_descriptors",
     "host_name",
     "keep",
     "open_beneath",
@@ -40,6 +41,7 @@ __all__ = [
 _OPENAT2 = 437
 _RESOLVE = 0x02 | 0x04 | 0x08  # RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH
 _RENAME_NOREPLACE = 1
+_LAST_STANDARD = 2
 
 _ERRORS: dict[int, type[PathError]] = {
     errno.ENOENT: PathNotFoundError,
@@ -83,6 +85,16 @@ def add_pipes(files: list[io.FileIO], count: int) -> None:
     """Append the read and the write end of each of *count* new pipes to *files*, in turn, in one call into C."""
     fds = itertools.chain.from_iterable(itertools.starmap(os.pipe, itertools.repeat((), count)))
     files.extend(map(io.FileIO, fds, itertools.cycle(("rb", "wb"))))
+
+
+def hold_standard_descriptors() -> None:
+    """Open on ``/dev/null`` what of descriptors 0 to 2 this process has closed, as a daemon may.
+
+    What commands are handed by its number would get one of theirs, and they have an input and output of their own.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
+        pass
+    os.close(fd)
 
 
 class Descriptor:

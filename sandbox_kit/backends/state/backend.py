@@ -70,6 +70,8 @@ class StateBackend(Backend):
         self.max_read_bytes = parse_size(max_read_bytes, "max_read_bytes")
         base = self._find(self._work_dir)
         self._tree.make_directories(base.parent, base.missing)
+        if files is not None and not isinstance(files, Mapping):
+            raise InvalidArgumentError(f"files: is a mapping of content by path, not {type(files).__name__}")
         for path, content in (files or {}).items():
             self._put(check_path(path), streams.as_bytes(content, f"files[{path!r}]"))
 
@@ -132,7 +134,8 @@ class StateBackend(Backend):
         passed = left_behind(path, self._work_dir) if ".." in path else []
         for operation in operations:
             authorize(operation, (typed,))
-            for name in passed:
+        for name in passed:
+            for operation in operations:
                 authorize(operation, (name,), hop=True)
         return typed
 
@@ -329,27 +332,27 @@ class StateBackend(Backend):
         with self._lock:
             now = self._find_again(path, place, exist=True)
             if not recursive and isinstance(now.node, Directory) and now.node.entries:
-                raise PathIsDirectoryError(path, "the directory is not empty")
+                raise PathIsDirectoryError(path, "directory is not empty")
             self._refuse_unjudged(path, now, entries)
             self._tree.unlink(now)
 
     def _rename(self, source: str, target: str, *, operations: Operations, authorize: Authorize) -> None:
-        old = self._judge_typed(source, operations, authorize)
         new = self._judge_typed(target, ("write",), authorize)
+        old = self._judge_typed(source, operations, authorize)
+        self._locate(target)
         place, node = self._present(source)
-        self._refuse_base(source, place)
         with self._lock:
             goal = self._goal(target, new, node)
         authorize("write", _names(new, goal.name))
-        _refuse_goal(target, place, goal)
         entries = self._entries(place)
         _ask_each(operations, authorize, entries)
         _ask_each(("write",), authorize, [_moved(name, place.name, goal.name) for name in entries])
         settle(operations, authorize, _names(old, place.name), place.identity)
+        self._refuse_base(source, place)
         with self._lock:
             now = self._find_again(source, place, exist=True)
             free = self._goal(target, new, now.node)
-            _refuse_goal(target, now, free)
+            _refuse_goal(source, target, now, free)
             self._refuse_unjudged(source, now, entries)
             if free.name != goal.name:
                 _refuse_changed(target)
@@ -378,12 +381,12 @@ def _moved(name: str, top: str, other: str) -> str:
     return join(other, rest) if rest else other
 
 
-def _refuse_goal(path: str, source: Place, goal: Place) -> None:
+def _refuse_goal(old: str, path: str, source: Place, goal: Place) -> None:
     """Refuse a new name that is taken, lies beneath the old one, or has no parent."""
     if goal.node is not None:
         raise PathExistsError(path)
     if within(goal.name, source.name):
-        raise InvalidArgumentError(f"{printable(path)}: lies beneath what it is to be the name of")
+        raise InvalidArgumentError(f"{printable(old)}: cannot be moved beneath itself, to {printable(path)}")
     if len(goal.missing) > 1:
         raise PathNotFoundError(path)
 
