@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import BinaryIO, Literal, Self
+from typing import BinaryIO, Literal, NoReturn, Self
 
 from sandbox_kit import arguments, streams
 from sandbox_kit.contract import Backend
@@ -57,6 +57,9 @@ class Entries(Iterator[FileInfo]):
 
     def __repr__(self) -> str:
         return f"<Entries, found while they are asked for; skipped {len(self._skipped)}>"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a walk has no truth value: take its entries, as next(entries, None) does")
 
     def __iter__(self) -> Self:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import BinaryIO, Literal
 
 from sandbox_kit.errors import InvalidArgumentError
@@ -12,10 +13,21 @@ from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import Command
 from sandbox_kit.types import parse_size
 
-__all__ = ["MAX_OUTPUT", "check_count", "check_denied", "check_timeout", "command"]
+__all__ = ["MAX_OUTPUT", "check_count", "check_denied", "check_string", "check_timeout", "command"]
 
 MAX_OUTPUT = 10 * 2**20
 _LONGEST = sys.float_info.max
+
+
+def check_string(value: str, name: str) -> str:
+    """Return *value*.
+
+    Raises:
+        InvalidArgumentError: it is no string.
+    """
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{name}: is a str, not {type(value).__name__}")
+    return value
 
 
 def check_count(value: int, name: str) -> int:
@@ -56,7 +68,7 @@ def check_denied(value: str) -> Literal["error", "skip"]:
 
 
 def command(
-    given: str | Sequence[str],
+    given: str | Sequence[SandboxPath],
     *,
     timeout: float | None = None,
     cwd: SandboxPath | None = None,
@@ -88,10 +100,11 @@ def command(
     )
 
 
-def _argv(given: str | Sequence[str]) -> tuple[str, ...]:
+def _argv(given: str | Sequence[SandboxPath]) -> tuple[str, ...]:
     if not isinstance(given, str | Sequence) or not given:
         raise InvalidArgumentError("a command is a text or a sequence of texts, and not empty")
-    argv = ("/bin/sh", "-c", given) if isinstance(given, str) else tuple(given)
+    words = ("/bin/sh", "-c", given) if isinstance(given, str) else given
+    argv = tuple(str(word) if isinstance(word, PurePosixPath) else word for word in words)
     for word in argv:
         _check_text(word, "command")
     if not argv[0]:

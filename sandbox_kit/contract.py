@@ -83,14 +83,14 @@ class Backend(FilePrimitives):
         Raises:
             PathIsDirectoryError: it is a directory.
             NotRegularFileError: it is a FIFO, socket, device or link loop.
-            ReadLimitError: the lines hold more than ``max_read_bytes``.
+            ReadLimitError: the lines, or one before them, hold more than ``max_read_bytes``.
             InvalidArgumentError: *offset* or *limit* is negative or no integer.
         """
         arguments.check_count(offset, "offset")
         if limit is not None:
             arguments.check_count(limit, "limit")
         with self._open_read(check_path(path), operations=("read",), authorize=allow) as stream:
-            return streams.read_lines(stream, offset, limit, self.max_read_bytes)
+            return streams.read_lines(stream, offset, limit, self.max_read_bytes, self.file_timeout)
 
     def read_bytes(self, path: SandboxPath) -> bytes:
         """Return a file's bytes, all of them.
@@ -152,6 +152,8 @@ class Backend(FilePrimitives):
         if not before:
             raise InvalidArgumentError("old: the text to replace cannot be empty")
         (identity,) = self._resolve((typed,), operations=("edit", "read", "write"), authorize=allow)
+        if not identity.inode:
+            raise PathNotFoundError(typed)
         with self._open_read(typed, operations=("edit", "read"), authorize=allow, expect=identity) as stream:
             data = streams.read_bounded(stream, self.max_read_bytes)
         count = data.count(before)
@@ -159,7 +161,7 @@ class Backend(FilePrimitives):
             raise EditError(typed, count)
         with self._open_write(typed, operations=("edit", "write"), authorize=allow, expect=identity) as out:
             out.write(data.replace(before, after))
-        return EditResult(walk.shown(typed, self.work_dir), count)
+        return EditResult(walk.shown(self, typed), count)
 
     def ls(self, path: SandboxPath = ".") -> Listing:
         """List a directory's entries, or the file itself, sorted by path; dot files too.
@@ -186,7 +188,7 @@ class Backend(FilePrimitives):
         Raises:
             PatternError: the pattern is malformed, climbs, or is absolute and not beneath *path*.
         """
-        return walk.glob(self, pattern, check_path(path))
+        return walk.glob(self, arguments.check_string(pattern, "pattern"), check_path(path))
 
     def stat(self, path: SandboxPath) -> FileInfo:
         """Describe an entry; of a symbolic link the link itself."""
@@ -234,9 +236,10 @@ class Backend(FilePrimitives):
             SandboxTimeoutError: while iterating: a file took longer than its limit.
         """
         query = walk.query(
-            pattern,
+            arguments.check_string(pattern, "pattern"),
             self.work_dir,
-            glob=glob,
+            self._as_given(),
+            glob=None if glob is None else arguments.check_string(glob, "glob"),
             fixed=fixed,
             ignore_case=ignore_case,
             hidden=hidden,
@@ -294,7 +297,7 @@ class Backend(FilePrimitives):
 
         Args:
             path: a file or directory; links inside a tree that stay inside are kept as links.
-            local: a path of the host; a file there is replaced, a directory never.
+            local: a path of the host; by a file, a regular file or a link to one is replaced, nothing else.
             denied: what to do about entries that a rule refuses, special files, links that lead outside
                 the tree, and what cannot be read, or is gone or replaced by now.
 
@@ -437,7 +440,7 @@ class Sandbox(Backend, CommandPrimitives):
 
     def execute(
         self,
-        command: str | Sequence[str],
+        command: str | Sequence[SandboxPath],
         *,
         timeout: float | None = None,
         cwd: SandboxPath | None = None,
@@ -451,7 +454,7 @@ class Sandbox(Backend, CommandPrimitives):
         """Run a command to its end. What it leaves running ends when it returns.
 
         Args:
-            command: a text goes to ``/bin/sh -c``, a sequence is the program and its arguments.
+            command: a text goes to ``/bin/sh -c``, a sequence is the program and its arguments, texts or paths.
             timeout: in seconds; None is ``default_timeout``.
             cwd: a directory; None is ``work_dir``.
             env: added to PATH, HOME, LANG and TERM; nothing of the host's environment is passed on.
@@ -486,7 +489,7 @@ class Sandbox(Backend, CommandPrimitives):
 
     def spawn(
         self,
-        command: str | Sequence[str],
+        command: str | Sequence[SandboxPath],
         *,
         cwd: SandboxPath | None = None,
         env: Mapping[str, str] | None = None,

@@ -121,7 +121,7 @@ class PathError(SandboxError, OSError):
         self.path = path
         self.reason = reason or self._reason
         OSError.__init__(self, self._errno, self.reason, path)
-        self.message = f"{printable(path)}: {self.reason}"
+        self.message = f"{printable(path) or repr(path)}: {self.reason}"
 
 
 class PathNotFoundError(PathError, FileNotFoundError):

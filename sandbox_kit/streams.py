@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import SEEK_END
+from time import monotonic
 from typing import BinaryIO
 
-from sandbox_kit.errors import InvalidArgumentError, ReadLimitError
+from sandbox_kit.errors import InvalidArgumentError, ReadLimitError, SandboxTimeoutError
 
 __all__ = ["CHUNK", "as_bytes", "as_chunks", "read_bounded", "read_lines"]
 
 CHUNK = 2**18
 _BOM = b"\xef\xbb\xbf"
+_SECONDS = 30.0
 
 
 def read_bounded(stream: BinaryIO, limit: int) -> bytes:
@@ -42,24 +44,45 @@ def _size(stream: BinaryIO) -> int:
     return size
 
 
-def read_lines(stream: BinaryIO, offset: int, limit: int | None, max_bytes: int) -> str:
+def read_lines(stream: BinaryIO, offset: int, limit: int | None, max_bytes: int, seconds: float = _SECONDS) -> str:
     """Return *limit* lines of *stream* from line *offset* (0-based) on, decoded, without a byte order mark.
 
+    Args:
+        max_bytes: the most that those lines may hold, and each line before them without its end.
+        seconds: how long passing over the lines before them may take.
+
     Raises:
-        ReadLimitError: those lines hold more than *max_bytes*.
+        ReadLimitError: those lines, or one before them, hold more than *max_bytes*.
+        SandboxTimeoutError: it takes longer.
     """
     if offset == 0 and limit is None:
         return _text(read_bounded(stream, max_bytes))
+    _skip_lines(stream, offset, max_bytes, seconds)
     held = bytearray()
-    first, last = offset, None if limit is None else offset + limit
-    line = 0
-    while (last is None or line < last) and (piece := stream.readline(CHUNK)):
-        if line >= first:
-            held += piece
-        if len(held) > max_bytes:
-            raise ReadLimitError(f"the lines hold more than {max_bytes} bytes", max_bytes)
-        line += piece.endswith(b"\n")
+    left = limit
+    while left != 0 and (piece := stream.readline(min(CHUNK, max_bytes + 1 - len(held)))):
+        held += piece
+        _check_length(len(held), max_bytes)
+        left = left if left is None else left - piece.endswith(b"\n")
     return _text(held) if offset == 0 else held.decode("utf-8", "replace")
+
+
+def _skip_lines(stream: BinaryIO, count: int, max_bytes: int, seconds: float) -> None:
+    deadline = monotonic() + seconds
+    length = 0
+    while count and (piece := stream.readline(min(CHUNK, max_bytes + 1 - length))):
+        ended = piece.endswith(b"\n")
+        length += len(piece) - ended
+        _check_length(length, max_bytes)
+        if ended:
+            count, length = count - 1, 0
+        if monotonic() > deadline:
+            raise SandboxTimeoutError(f"the lines wanted do not begin within {seconds:g} s of reading")
+
+
+def _check_length(length: int, max_bytes: int) -> None:
+    if length > max_bytes:
+        raise ReadLimitError(f"the lines hold more than {max_bytes} bytes", max_bytes)
 
 
 def _text(data: bytes | bytearray) -> str:

@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -34,7 +34,8 @@ from sandbox_kit.errors import (
     printable,
 )
 from sandbox_kit.exports import FORMATS, NOT_THIS_ONE, Denied, Export, LeftOut, Member, Source
-from sandbox_kit.paths import join, normalise, parts, relative
+from sandbox_kit.links import escaping
+from sandbox_kit.paths import display, join, named, normalise, relative
 from sandbox_kit.primitives import Entry, Operations, allow
 from sandbox_kit.streams import CHUNK
 from sandbox_kit.types import FileInfo, Identity, Skipped
@@ -47,7 +48,6 @@ __all__ = ["download", "export", "upload"]
 _READ: Operations = ("read",)
 _WRITE: Operations = ("write",)
 _OPEN = 0o700
-_MAX_LINKS = 40
 _HOST_ERRORS: dict[type[OSError], type[PathError]] = {
     FileNotFoundError: PathNotFoundError,
     FileExistsError: PathExistsError,
@@ -214,9 +214,10 @@ def _fetch_tree(source: Source, fresh: Path, members: list[Member]) -> None:
 
 
 def _refuse_occupied(target: Path, is_tree: bool) -> None:
+    """Refuse what a copy may not replace: a file's only a regular file, or a link to one or to nothing."""
     if not target.parent.is_dir():
         raise PathNotFoundError(str(target.parent))
-    if target.is_dir() or (is_tree and os.path.lexists(target)):
+    if os.path.lexists(target) and (is_tree or (target.exists() and not target.is_file())):
         raise PathExistsError(str(target))
 
 
@@ -239,7 +240,7 @@ def _save(stream: BinaryIO, copy: Path, mode: int) -> None:
 def _real_info(backend: Backend, path: str) -> FileInfo:
     """Describe the file that *path* leads to."""
     (identity,) = backend._resolve((path,), operations=_READ, authorize=allow)
-    return backend._stat(identity.name, operations=_READ, authorize=allow)
+    return backend._stat(display(identity.name, backend.work_dir), operations=_READ, authorize=allow)
 
 
 def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[Member], int] | None:
@@ -248,7 +249,7 @@ def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[Member], in
         entries = backend._scandir(path, operations=_READ, authorize=allow, depth=None)
     except PathNotDirectoryError:
         return None
-    base = normalise(path, backend.work_dir)
+    base = named(path, backend.work_dir, backend._as_given())
     members: list[Member] = []
     left_out = 0
     with closing(entries):
@@ -260,14 +261,16 @@ def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[Member], in
                 members.append(member)
     if left_out and denied == "error":
         raise PermissionDeniedError(
-            "read", path, message=f"read {printable(path)}: a rule denies some of its entries; denied='skip' omits them"
+            "read",
+            path,
+            message=f"read {printable(path)}: a rule denies some entries; denied='skip' (--skip) omits them",
         )
     kept = members if not left_out else _reachable(members)
     if denied == "error":
         _refuse_escaping_links(kept, path)
         return kept, left_out
-    escaping = set(_escaping_links(kept))
-    return [member for member in kept if member.name not in escaping], left_out + len(escaping)
+    outside = set(_escaping_links(kept))
+    return [member for member in kept if member.name not in outside], left_out + len(outside)
 
 
 def _met(backend: Backend, path: str, base: str, entry: Entry, denied: Denied) -> Member | None:
@@ -298,12 +301,13 @@ def _reachable(members: list[Member]) -> list[Member]:
     known = {member.name for member in members}
     complete: list[Member] = []
     for member in members:
-        steps = member.name.split("/")
-        for depth in range(1, len(steps)):
-            parent = "/".join(steps[:depth])
-            if parent not in known:
-                known.add(parent)
-                complete.append(Member(parent, True, 0o755))
+        hidden: list[str] = []
+        above = member.name.rpartition("/")[0]
+        while above and above not in known:
+            hidden.append(above)
+            above = above.rpartition("/")[0]
+        known.update(hidden)
+        complete += [Member(name, True, 0o755) for name in reversed(hidden)]
         complete.append(member)
     return complete
 
@@ -314,31 +318,7 @@ def _refuse_escaping_links(members: list[Member], where: str) -> None:
 
 
 def _escaping_links(members: list[Member]) -> list[str]:
-    links = {member.name: member.target for member in members if member.target is not None}
-    return [name for name in links if not _stays_inside(name, links)]
-
-
-def _stays_inside(name: str, links: Mapping[str, str]) -> bool:
-    """Return whether following *name* never leaves the tree, *links* followed as the file system would."""
-    pending = parts(name)[::-1]
-    at: list[str] = []
-    followed = 0
-    while pending:
-        part = pending.pop()
-        if part == "..":
-            if not at:
-                return False
-            at.pop()
-            continue
-        target = links.get("/".join([*at, part]))
-        if target is None:
-            at.append(part)
-            continue
-        followed += 1
-        if target.startswith("/") or followed > _MAX_LINKS:
-            return False
-        pending += parts(target)[::-1]
-    return True
+    return escaping({member.name: member.target for member in members if member.target is not None})
 
 
 def export(backend: Backend, path: str, format: str, denied: Denied) -> Export:

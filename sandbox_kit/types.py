@@ -217,7 +217,7 @@ class Identity:
     inode: int
 
 
-_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_SIZE = re.compile(r"\s*([0-9]{1,18})(?:\.([0-9]{1,64}))?\s*([kmgt]?)i?b?\s*", re.ASCII | re.IGNORECASE)
 _UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -225,22 +225,27 @@ def parse_size(value: int | str, name: str = "size") -> int:
     """Return *value* in bytes; ``"512m"`` is 512 * 2**20.
 
     Args:
-        value: bytes, or a number with one of the units b, k, m, g, t (powers of 1024).
+        value: bytes, or a number with one of the units b, k, m, g, t (powers of 1024); exact, and rounded down.
         name: what to call it in an error.
 
     Raises:
-        InvalidArgumentError: it is no such size, or not positive.
+        InvalidArgumentError: it is no such size, not positive, or more than the machine can count.
     """
     if isinstance(value, str):
-        match = _SIZE.fullmatch(value.strip())
-        size = int(float(match[1]) * _UNIT[match[2].lower()]) if match else 0
+        match = _SIZE.fullmatch(value)
+        size = _scaled(match[1], match[2] or "", _UNIT[match[3].lower()]) if match else 0
     elif isinstance(value, int) and not isinstance(value, bool):
         size = value
     else:
         size = 0
-    if size <= 0:
+    if not 0 < size <= sys.maxsize:
         raise InvalidArgumentError(f"{name}: {value!r} is not a positive size in bytes, such as 1048576 or '512m'")
     return size
+
+
+def _scaled(whole: str, fraction: str, unit: int) -> int:
+    scale: int = 10 ** len(fraction)
+    return int(whole + fraction) * unit // scale
 
 
 def _mem(value: int | str | None) -> int | None:

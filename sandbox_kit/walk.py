@@ -9,6 +9,7 @@ from unicodedata import normalize
 
 from sandbox_kit.arguments import check_count
 from sandbox_kit.errors import (
+    ApprovalRequiredError,
     LimitExceededError,
     PathError,
     PathEscapeError,
@@ -18,7 +19,7 @@ from sandbox_kit.errors import (
     SandboxConflictError,
     SandboxError,
 )
-from sandbox_kit.paths import display, normalise, relative
+from sandbox_kit.paths import display, named, normalise, relative
 from sandbox_kit.primitives import Authorize, Entry, Operations, Query, allow
 from sandbox_kit.rules.globs import WalkGlob, compile_filter_glob, compile_walk_glob
 from sandbox_kit.search.dialect import parse
@@ -36,9 +37,14 @@ _GLOB: Operations = ("glob",)
 _Found = Generator[tuple[GrepMatch], None, None]
 
 
-def shown(path: str, work_dir: str) -> str:
+def _name_of(backend: Backend, path: str) -> str:
+    """Return a path as typed, absolute and normalised, with the work directory's real name."""
+    return named(path, backend.work_dir, backend._as_given())
+
+
+def shown(backend: Backend, path: str) -> str:
     """Return a path as typed in the form that results have."""
-    return display(normalise(path, work_dir), work_dir)
+    return display(_name_of(backend, path), backend.work_dir)
 
 
 def listing(entries: Generator[Entry, None, None]) -> Listing:
@@ -60,7 +66,9 @@ def _path(entry: FileInfo | Skipped) -> str:
 
 def glob(backend: Backend, pattern: str, path: str) -> Listing:
     """Return what *pattern* matches beneath *path*; see :meth:`Backend.glob`."""
-    parsed = compile_walk_glob(pattern, normalise(path, backend.work_dir))
+    work_dir, given = backend.work_dir, backend._as_given()
+    start = named(path, work_dir, given)
+    parsed = compile_walk_glob(pattern, start, named(start, given, work_dir))
     state, names = _literal_start(parsed)
     base = "/".join([path or ".", *names])
     entries = _beneath(backend, path, base, parsed.depth, len(names)) if names else None
@@ -68,7 +76,7 @@ def glob(backend: Backend, pattern: str, path: str) -> Listing:
         state, base = parsed.start, path
         entries = backend._scandir(path, operations=_GLOB, authorize=allow, depth=parsed.depth)
     found = listing(entries)
-    selected = _Selection(parsed, state, normalise(base, backend.work_dir), backend.work_dir)
+    selected = _Selection(parsed, state, named(base, work_dir, given), work_dir)
     return Listing(filter(selected, found), found.skipped)
 
 
@@ -77,19 +85,44 @@ def _beneath(
 ) -> Generator[Entry, None, None] | None:
     """Walk from where a pattern's literal start leads; None where a rule hides that place.
 
-    It may lead across links. Both places are asked for at once; *path* must be a directory.
+    It may lead across links. Both places are asked for at once, and who then says no is not asked
+    again; *path* must be a directory.
     """
+    asked = _Asked()
     try:
-        start, _ = backend._resolve((path, base), operations=_GLOB, authorize=allow)
-        if not start.inode:
-            raise PathNotFoundError(path)
+        start, place = backend._resolve((path, base), operations=_GLOB, authorize=asked)
+        if not (start.inode and place.inode):
+            raise PathNotFoundError(base)
         below = None if depth is None else depth - level
         return backend._scandir(base, operations=_GLOB, authorize=allow, depth=below)
+    except ApprovalRequiredError:
+        return None
     except PermissionDeniedError:
+        if asked.targets > 1:
+            raise
         return None
     except (PathNotFoundError, PathNotDirectoryError):
         backend._scandir(path, operations=_GLOB, authorize=allow).close()
         return _nothing()
+
+
+class _Asked:
+    """Agrees to everything, and counts the targets whose every name was asked for."""
+
+    def __init__(self) -> None:
+        self.targets = 0
+
+    def __call__(
+        self,
+        operation: Operation,
+        names: tuple[str, ...],
+        *,
+        identity: Identity | None = None,
+        found: bool = False,
+        hop: bool = False,
+    ) -> bool:
+        self.targets += identity is not None
+        return True
 
 
 def _nothing() -> Generator[Entry, None, None]:
@@ -132,6 +165,7 @@ class _Selection:
 def query(
     pattern: str,
     work_dir: str,
+    given: str,
     *,
     glob: str | None,
     fixed: bool,
@@ -140,7 +174,7 @@ def query(
     context: int,
     limit: int | None,
 ) -> Query:
-    """Return the checked arguments of a grep.
+    """Return the checked arguments of a grep; *given* is the operator's name for *work_dir*.
 
     Raises:
         PatternError: *pattern* or *glob* cannot be used.
@@ -148,7 +182,7 @@ def query(
     """
     return Query(
         dialect=parse(pattern, fixed=fixed, ignore_case=ignore_case),
-        glob=None if glob is None else compile_filter_glob(glob, work_dir),
+        glob=None if glob is None else compile_filter_glob(glob, work_dir, given),
         hidden=hidden,
         context=check_count(context, "context"),
         limit=None if limit is None else check_count(limit, "limit"),
@@ -165,7 +199,7 @@ def wanted(query: Query, name: str, start: str) -> bool:
 def grep(backend: Backend, query: Query, path: str, operations: Operations, authorize: Authorize) -> Matches:
     """Search file by file, within this process; judged at the call, lazy after it."""
     report = SearchReport()
-    name = normalise(path, backend.work_dir)
+    name = _name_of(backend, path)
     search = _Search(backend, query, operations, authorize, report)
     try:
         entries = backend._scandir(path, operations=operations, authorize=authorize, depth=None)

@@ -26,6 +26,16 @@ class TestCheckCount:
             arguments.check_count(value, "offset")
 
 
+class TestCheckString:
+    def test_a_string_is_taken(self) -> None:
+        assert arguments.check_string("a", "pattern") == "a"
+
+    @pytest.mark.parametrize("value", [None, 5, b"a", ["a"], PurePosixPath("a")])
+    def test_anything_else_is_refused_by_name(self, value: Any) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"^pattern: is a str, not "):
+            arguments.check_string(value, "pattern")
+
+
 class TestCheckTimeout:
     @given(st.floats(min_value=0, exclude_min=True, allow_infinity=False) | st.integers(1, 10**6))
     def test_a_positive_number_is_seconds(self, value: float) -> None:
@@ -66,6 +76,9 @@ class TestCommand:
     def test_a_sequence_is_argv(self, given_argv: Any) -> None:
         command = arguments.command(given_argv)
         assert (command.argv, command.line) == (("ls", "-l", ""), None)
+
+    def test_a_path_in_argv_is_its_text(self) -> None:
+        assert arguments.command(["cat", PurePosixPath("src/app.py")]).argv == ("cat", "src/app.py")
 
     def test_what_is_not_given_is_the_default(self) -> None:
         command = arguments.command("true")

@@ -20,7 +20,7 @@ LAYERS = (
     {"primitives"},
     {"judge"},
     {"inspection"},
-    {"arguments", "streams", "zipping"},
+    {"arguments", "links", "streams", "zipping"},
     {"exports"},
     {"walk", "transfer"},
     {"contract"},

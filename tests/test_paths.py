@@ -150,3 +150,26 @@ class TestCheckPath:
 )
 def test_what_each_step_up_leaves_behind(path: str, base: str, left: list[str]) -> None:
     assert paths.left_behind(path, base) == left
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/g/l", "/r"),
+        ("/g//l/./a/", "/r/a"),
+        ("/g/l/a/../b", "/r/b"),
+        ("/g/x/../l/a", "/r/a"),
+        ("/g/l/..", "/g"),
+        ("/g/lx", "/g/lx"),
+        ("/r/a", "/r/a"),
+        ("g/l/a", "/r/g/l/a"),
+        ("", "/r"),
+    ],
+)
+def test_another_name_of_the_root_is_replaced(path: str, expected: str) -> None:
+    assert paths.named(path, "/r", "/g/l") == expected
+
+
+def test_a_relative_path_is_beneath_the_root_whatever_its_other_name() -> None:
+    assert paths.named("self/a", "/r", "/r/self") == "/r/self/a"
+    assert paths.named("/r//a/", "/r", "/r") == "/r/a"

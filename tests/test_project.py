@@ -18,6 +18,8 @@ import pytest
 
 import sandbox_kit
 from sandbox_kit import contract, primitives
+from sandbox_kit.archives import Archive
+from sandbox_kit.sweep import sweep
 
 NOT_AT_IMPORT = {"cattrs", "docker", "kubernetes", "daytona", "daytona_sdk", "pytest"}
 
@@ -95,6 +97,25 @@ def test_the_manual_has_every_verdict_of_every_preset() -> None:
         (row.preset, row.operation, row.default, row.workspace, row.secret or "--", row.system)
         for row in sandbox_kit.preset_table()
     }
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    """What a caller can pass, as the manual writes it: without annotations and ``self``."""
+    given = [
+        each.replace(annotation=inspect.Parameter.empty) for each in inspect.signature(function).parameters.values()
+    ]
+    own = [each for each in given if each.name != "self"]
+    return f"{function.__name__}{inspect.Signature(own)}"
+
+
+def test_the_manual_has_the_signature_of_every_method() -> None:
+    manual = (Path(__file__).parents[1] / "docs" / "reference.rst").read_text(encoding="utf-8")
+    classes = (contract.Backend, contract.Sandbox, sandbox_kit.SessionManager, Archive)
+    methods = [value for cls in classes for name, value in vars(cls).items() if name[0] != "_" and callable(value)]
+    makers = [sandbox_kit.guarding, sandbox_kit.StateBackend, sandbox_kit.LocalBackend, sandbox_kit.LocalSandbox]
+    others = [sandbox_kit.SessionManager, sandbox_kit.WorkspaceArchive, sandbox_kit.apply_policy_update, sweep]
+    told = " ".join(manual.split())
+    assert [known for known in map(_signature, [*methods, *makers, *others]) if known not in told] == []
 
 
 def test_the_command_and_the_types_are_installed() -> None:

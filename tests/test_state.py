@@ -55,6 +55,30 @@ class TestConstruction:
         assert state.read_bytes("/abs/c") == PNG
         assert [entry.path for entry in state.ls("/")] == [".", "/abs"]
 
+    @pytest.mark.parametrize("files", [["x"], 5, "x", [("a", "b")], []])
+    def test_files_that_are_no_mapping_are_refused(self, files: Any) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"^files: "):
+            StateBackend(files)
+
+    @pytest.mark.parametrize("value", [None, 5, b"a"])
+    def test_patterns_and_paths_of_another_type_are_refused(self, value: Any) -> None:
+        state = StateBackend({"f": "x"})
+        calls: list[Callable[[], object]] = [
+            lambda: state.grep(value),
+            lambda: state.glob(value),
+            lambda: state.grep("x", glob=value or 4),
+            lambda: state.glob("*", value),
+            lambda: state.grep("x", value),
+            lambda: state.read(value),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidArgumentError):
+                call()
+
+    def test_an_empty_path_is_seen_in_the_message(self) -> None:
+        with pytest.raises(PathIsDirectoryError, match=r"^'': is a directory$"):
+            StateBackend().read("")
+
     @pytest.mark.parametrize("work_dir", ["/", "/w", "/w/", "/a/../w", "//w/."])
     def test_the_work_directory_is_made_and_normalised(self, work_dir: str) -> None:
         state = StateBackend({"f": "x"}, work_dir=work_dir)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox_kit import streams
-from sandbox_kit.errors import InvalidArgumentError, ReadLimitError
+from sandbox_kit.errors import InvalidArgumentError, ReadLimitError, SandboxTimeoutError
 
 texts = st.lists(st.sampled_from([b"a", b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff", "ü€".encode(), b"\xc3"])).map(
     b"".join
@@ -104,10 +104,11 @@ class TestReadLines:
         assert streams.read_lines(io.BytesIO(data), offset, limit, 1000) == wanted.decode("utf-8", "replace")
 
     @given(texts, st.integers(0, 6), st.none() | st.integers(0, 6), st.integers(0, 12))
-    def test_the_limit_holds_for_what_is_wanted(
+    def test_the_limit_holds_for_what_is_wanted_and_for_each_line_before(
         self, data: bytes, offset: int, limit: int | None, max_bytes: int
     ) -> None:
-        if len(lines_of(data, offset, limit)) <= max_bytes:
+        passed = max((len(lines_of(data, number, 1).removesuffix(b"\n")) for number in range(offset)), default=0)
+        if max(passed, len(lines_of(data, offset, limit))) <= max_bytes:
             streams.read_lines(io.BytesIO(data), offset, limit, max_bytes)
             return
         with pytest.raises(ReadLimitError):
@@ -116,7 +117,23 @@ class TestReadLines:
     def test_a_line_longer_than_a_chunk_is_one_line(self) -> None:
         long = b"x" * (2 * streams.CHUNK + 7)
         stream = io.BytesIO(long + b"\nnext\n" + long)
-        assert streams.read_lines(stream, 1, 1, 100) == "next\n"
+        assert streams.read_lines(stream, 1, 1, len(long)) == "next\n"
+
+    @pytest.mark.parametrize("offset", [0, 1, 2])
+    def test_a_line_without_an_end_is_given_up(self, offset: int) -> None:
+        stream = Counting(b"line\n" + bytes(3 * streams.CHUNK))
+        with pytest.raises(ReadLimitError):
+            streams.read_lines(stream, offset, 5, 2 * streams.CHUNK)
+        assert stream.taken <= 2 * streams.CHUNK + 6
+
+    def test_passing_over_lines_that_never_end_is_given_up(self) -> None:
+        class Endless(io.BytesIO):
+            def readline(self, size: int | None = -1) -> bytes:
+                return b"line\n"
+
+        with pytest.raises(SandboxTimeoutError):
+            streams.read_lines(Endless(), 10**12, None, 1000, 0.05)
+        assert streams.read_lines(Endless(), 1000, 1, 1000) == "line\n"
 
     def test_nothing_is_read_past_the_last_line_wanted(self) -> None:
         stream = Counting(b"line\n" * 100)

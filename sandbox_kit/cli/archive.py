@@ -11,8 +11,9 @@ from sandbox_kit.cli.exits import ExitCode, UsageError
 from sandbox_kit.cli.files import print_content, show_listing
 from sandbox_kit.cli.saving import save
 from sandbox_kit.cli.screen import Screen, complain
-from sandbox_kit.cli.workspace import load_rules
+from sandbox_kit.cli.workspace import load_rules, no_sessions
 from sandbox_kit.sessions.archive import WorkspaceArchive
+from sandbox_kit.sessions.layout import OWN
 from sandbox_kit.types import Listing
 
 __all__ = ["export", "get", "ls"]
@@ -22,10 +23,22 @@ def ls(args: Namespace, screen: Screen) -> int:
     """List the sessions, or files of one."""
     archive = _archive(args)
     if args.session is None:
-        _show_sessions(archive.sessions(), args, screen)
+        _show_sessions(_sessions(archive), args, screen)
     else:
         show_listing(_found(archive, args), args, screen)
     return ExitCode.DONE
+
+
+def _sessions(archive: WorkspaceArchive) -> list[str]:
+    """Return the sessions.
+
+    Raises:
+        PathNotFoundError: there are none, and no manager ever opened one there.
+    """
+    sessions = archive.sessions()
+    if not sessions and not (archive.root / OWN).is_dir():
+        raise no_sessions(archive.root)
+    return sessions
 
 
 def _show_sessions(sessions: list[str], args: Namespace, screen: Screen) -> None:
@@ -88,7 +101,7 @@ def export(args: Namespace, screen: Screen) -> int:
             written = save(stream, args.output)
             _report(args, screen, {"path": args.path, "bytes": written, "left_out": stream.denied})
         if stream.denied:
-            complain(f"{stream.denied} entries were left out")
+            complain(f"{stream.denied} {'entry was' if stream.denied == 1 else 'entries were'} left out")
     return ExitCode.DONE
 
 

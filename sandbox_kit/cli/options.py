@@ -36,6 +36,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     """Return the arguments; ``command`` is what to do with them.
 
     Everything behind the first ``--`` of ``run``, ``check`` and ``session exec`` belongs to the command, as it stands.
+    Words of theirs may come before and behind options.
 
     Raises:
         UsageError: they cannot be used.
@@ -46,8 +47,11 @@ def parse(argv: Sequence[str]) -> Namespace:
         at = words.index("--")
         words, tail = words[:at], words[at + 1 :]
     args, unknown = _parser().parse_known_args(words)
+    if "words" in args and not any(word.startswith("-") for word in unknown):
+        args.words += unknown
+        unknown = []
     if unknown:
-        hint = "; a command and its options go after --" if args.command == "run" else ""
+        hint = "; a command and its options go after --" if "words" in args else ""
         raise UsageError(f"unrecognized arguments: {' '.join(unknown)}{hint} (see sandbox-kit {args.command} --help)")
     if "words" in args:
         args.words += tail
@@ -176,8 +180,8 @@ def _add_policy(commands: _SubParsersAction[Any]) -> None:
     command.add_argument("--overrides", metavar="FILE", help="apply FILE (default: $SANDBOX_KIT_POLICY_OVERRIDES)")
     command = _command(parts, "check", "say whether a document is a policy", command="policy check")
     _add_policy_file(command)
-    command.add_argument("--overrides", action="store_true", help="it is an overrides file of the policy")
-    command.add_argument("file", metavar="FILE", help="a .json or .toml file")
+    command.add_argument("--overrides", metavar="FILE", help="check FILE, as an overrides file of the policy")
+    command.add_argument("file", nargs="?", metavar="FILE", help="the policy, in place of --policy")
     command = _command(parts, "set", "change an overrides file, in one step", command="policy set")
     _add_policy_file(command)
     command.add_argument("--overrides", metavar="FILE", required=True, help="a .json file; it is made if it is missing")

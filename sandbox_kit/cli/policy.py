@@ -14,7 +14,8 @@ from sandbox_kit.cli.saving import save
 from sandbox_kit.cli.screen import Screen, complain
 from sandbox_kit.errors import PathError, PathNotFoundError, PolicyError
 from sandbox_kit.sessions.environment import OVERRIDES_VARIABLE, read_environment, typed
-from sandbox_kit.sessions.files import read_document
+from sandbox_kit.sessions.files import named, read_document
+from sandbox_kit.sessions.loading import load_values
 from sandbox_kit.sessions.overrides import PolicyOverrides
 from sandbox_kit.sessions.policy import SandboxPolicy, apply_policy_update
 
@@ -33,13 +34,14 @@ def load_policy(path: str | None) -> tuple[SandboxPolicy, dict[str, str]]:
         UsageError: the file cannot be read.
         PolicyError: the policy is refused.
     """
-    documents = {"file": {} if path is None else _read(path), "environment": read_environment(os.environ)}
+    variables, problems = read_environment(os.environ)
+    documents = {"file": {} if path is None else _read(path), "environment": variables}
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for source, document in documents.items():
         merged |= document
         sources |= dict.fromkeys(document, source)
-    return SandboxPolicy.from_dict(merged), sources
+    return SandboxPolicy(load_values(merged, problems)), sources
 
 
 def show(args: Namespace, screen: Screen) -> int:
@@ -60,15 +62,18 @@ def show(args: Namespace, screen: Screen) -> int:
 
 
 def check(args: Namespace, screen: Screen) -> int:
-    """Say whether a document is a policy, or an update of one, with every problem that it has."""
-    policy = load_policy(args.policy)[0] if args.overrides else None
+    """Say whether a document is a policy, or with ``--overrides`` an update of one, with every problem that it has."""
+    if args.file and args.policy:
+        raise UsageError("the policy is given twice, as FILE and by --policy")
+    path = args.file or args.policy
+    if not (path or args.overrides):
+        raise UsageError("a policy is missing, or --overrides FILE")
     problems: tuple[str, ...] = ()
     try:
-        if policy is None:
-            SandboxPolicy.from_file(args.file)
+        if args.overrides:
+            _check_update(load_policy(path)[0], args.overrides)
         else:
-            PolicyOverrides(policy, args.file)
-            apply_policy_update(policy, read_document(args.file), dry_run=True)
+            SandboxPolicy.from_file(path)
     except PolicyError as error:
         problems = error.problems
     except PathError as error:
@@ -76,11 +81,17 @@ def check(args: Namespace, screen: Screen) -> int:
     if args.json:
         screen.json({"valid": not problems, "problems": problems})
     elif not problems:
-        screen.line(f"{screen.name(args.file)}: valid")
+        screen.line(f"{screen.name(args.overrides or path)}: valid")
     else:
         for problem in problems:
-            complain(f"{args.file}: {problem}")
+            complain(problem)
     return ExitCode.NO if problems else ExitCode.DONE
+
+
+def _check_update(policy: SandboxPolicy, path: str) -> None:
+    PolicyOverrides(policy, path)
+    with named(path):
+        apply_policy_update(policy, read_document(path), dry_run=True)
 
 
 def set_overrides(args: Namespace, screen: Screen) -> int:
@@ -108,11 +119,10 @@ def set_overrides(args: Namespace, screen: Screen) -> int:
 def _read(path: str) -> dict[str, Any]:
     """Return the document *path*, a mapping."""
     try:
-        document = read_document(path)
+        with named(path):
+            document = read_document(path)
     except PathError as error:
         raise UsageError(f"the document cannot be read: {error}") from error
-    except PolicyError as error:
-        raise PolicyError(f"{path}: {problem}" for problem in error.problems) from error
     if not isinstance(document, dict):
         raise PolicyError([f"{path}: is not a mapping"])
     return document
@@ -123,10 +133,8 @@ def _existing(path: str) -> dict[str, Any]:
 
 
 def _apply(policy: SandboxPolicy, document: Mapping[str, Any], path: str) -> list[str]:
-    try:
+    with named(path):
         return apply_policy_update(policy, document)
-    except PolicyError as error:
-        raise PolicyError(f"{path}: {problem}" for problem in error.problems) from error
 
 
 def _override(policy: SandboxPolicy, path: str) -> list[str]:

@@ -30,7 +30,7 @@ def validate(args: Namespace, screen: Screen) -> int:
         screen.line(f"{screen.name(args.file)}: valid")
     else:
         for problem in problems:
-            complain(f"{args.file}: {problem}")
+            complain(problem)
     return ExitCode.NO if problems else ExitCode.DONE
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from argparse import Namespace
 from contextlib import ExitStack
@@ -20,7 +21,13 @@ from sandbox_kit.errors import CommandTimeoutError
 from sandbox_kit.guard import CommandMode, guarding
 from sandbox_kit.types import CommandResult
 
-__all__ = ["command_of", "run"]
+__all__ = ["command_of", "outcome", "report", "run"]
+
+_NOT_FOUND = 127
+"""How a command ends whose program there is not."""
+
+_LINE = re.compile(r"[\s;|&<>$]")
+"""What is in a line for a shell, and seldom in the name of a program."""
 
 
 def run(args: Namespace, screen: Screen) -> int:
@@ -33,13 +40,8 @@ def run(args: Namespace, screen: Screen) -> int:
     with ExitStack() as stack:
         stdin = stack.enter_context(open(0, "rb", buffering=0, closefd=False)) if args.stdin else None
         box = stack.enter_context(guarding(sandbox, ruleset, ask=asker(), commands=mode))
-        result = _execute(box, command, args, env, stdin)
-    if args.json:
-        screen.json(_document(result))
-    if result.exit_code is None:
-        complain(f"the command ran over its limit of {args.timeout} s and was killed")
-        return ExitCode.TIMEOUT
-    return result.exit_code
+        result = outcome(box, command, timeout=args.timeout, cwd=args.cwd, env=env, stdin=stdin)
+    return report(result, args, screen)
 
 
 def command_of(args: Namespace) -> str | list[str]:
@@ -83,15 +85,33 @@ def _environment(settings: list[str]) -> dict[str, str]:
     return env
 
 
-def _execute(
-    box: Sandbox, command: str | list[str], args: Namespace, env: dict[str, str], stdin: BinaryIO | None
+def outcome(
+    box: Sandbox,
+    command: str | list[str],
+    *,
+    timeout: float | None,
+    cwd: str | None = None,
+    env: dict[str, str] | None = None,
+    stdin: BinaryIO | None = None,
 ) -> CommandResult:
-    """Return the result, a partial one after a time-out."""
+    """Return the result, a partial one after a time-out, which is told."""
     sys.stdout.flush()
     try:
-        return box.execute(command, timeout=args.timeout, cwd=args.cwd, env=env, stdin=stdin)
+        return box.execute(command, timeout=timeout, cwd=cwd, env=env, stdin=stdin)
     except CommandTimeoutError as error:
+        complain(str(error))
         return error.result
+
+
+def report(result: CommandResult, args: Namespace, screen: Screen) -> int:
+    """Print what ``--json`` asks for and return the exit code; say so where a line was taken for a program."""
+    if args.json:
+        screen.json(_document(result))
+    if result.exit_code is None:
+        return ExitCode.TIMEOUT
+    if result.exit_code == _NOT_FOUND and not args.shell and _LINE.search(args.words[0]):
+        complain(f"{args.words[0]!r} is taken for the name of a program; with --shell it is a line for /bin/sh")
+    return result.exit_code
 
 
 def _document(result: CommandResult) -> dict[str, object]:

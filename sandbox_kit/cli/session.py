@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -15,17 +14,16 @@ from sandbox_kit.backends.local.sandbox import LocalSandbox
 from sandbox_kit.cli.asking import asker
 from sandbox_kit.cli.exits import ExitCode
 from sandbox_kit.cli.policy import load_policy
-from sandbox_kit.cli.running import command_of
+from sandbox_kit.cli.running import command_of, outcome, report
 from sandbox_kit.cli.screen import Screen, complain
-from sandbox_kit.cli.workspace import load_rules
-from sandbox_kit.errors import CommandTimeoutError, PathNotFoundError
+from sandbox_kit.cli.workspace import load_rules, no_sessions
+from sandbox_kit.errors import SandboxConflictError
 from sandbox_kit.guard import CommandMode
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.sessions.layout import OWN
 from sandbox_kit.sessions.makers import LocalFactory
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.schema import SessionInfo
-from sandbox_kit.types import CommandResult
 
 __all__ = ["close", "exec_in", "ls", "open_session", "root_of"]
 
@@ -64,39 +62,31 @@ def exec_in(args: Namespace, screen: Screen) -> int:
     """Run a command in a session and end as it does; the session is hibernated afterwards."""
     command, rules = command_of(args), load_rules(args.rules)
     kind = LocalSandbox if args.json else RelayedSandbox
-    with (
-        _manager(args, kind=kind, ruleset=rules, commands=args.commands) as manager,
-        manager.open(args.session, runtime=args.runtime, tenant=args.tenant) as box,
-    ):
-        sys.stdout.flush()
-        try:
-            result = box.execute(command, timeout=args.timeout)
-        except CommandTimeoutError as error:
-            result = error.result
-            complain(str(error))
-    if args.json:
-        screen.json(_document(result))
-    return ExitCode.TIMEOUT if result.exit_code is None else result.exit_code
+    with _manager(args, kind=kind, ruleset=rules, commands=args.commands) as manager:
+        known = _find(manager, args.session) is not None
+        with manager.open(args.session, runtime=args.runtime, tenant=args.tenant) as box:
+            if not known:
+                complain(f"session {args.session} is new: it was opened just now")
+            result = outcome(box, command, timeout=args.timeout)
+    return report(result, args, screen)
 
 
-def _document(result: CommandResult) -> dict[str, object]:
-    return {
-        "exit_code": result.exit_code,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
-        "truncated": result.truncated,
-        "timed_out": result.exit_code is None,
-        "duration": result.duration,
-    }
+def _find(manager: SessionManager, session: str) -> SessionInfo | None:
+    return next((info for info in manager.sessions() if info.id == session), None)
 
 
 def close(args: Namespace, screen: Screen) -> int:
     """Give a session up, or with ``--purge`` remove it; say so where that is not in this process's hands."""
     with _manager(args, existing=True) as manager:
-        known = any(info.id == args.session for info in manager.sessions())
-        manager.close(args.session, purge=args.purge)
+        known = _find(manager, args.session) is not None
+        try:
+            manager.close(args.session, purge=args.purge)
+        except SandboxConflictError:
+            held = _find(manager, args.session)
+            if held is None or not held.pids:
+                raise
         manager.reap()
-        info = next((info for info in manager.sessions() if info.id == args.session), None)
+        info = _find(manager, args.session)
     pids = () if info is None else info.pids
     if args.json:
         screen.json({"session": args.session, "known": known, "purged": known and info is None, "pids": pids})
@@ -118,7 +108,7 @@ def root_of(args: Namespace, *, existing: bool = False) -> str:
     """
     root = args.root or load_policy(args.policy)[0].snapshot().workspace_root or os.curdir
     if existing and not (Path(root) / OWN).is_dir():
-        raise PathNotFoundError(root, "no sessions were ever opened beneath it")
+        raise no_sessions(root)
     return str(root)
 
 

@@ -16,7 +16,7 @@ from sandbox_kit.errors import PathError, PathEscapeError, PermissionDeniedError
 from sandbox_kit.guard import GuardedBackend
 from sandbox_kit.inspection import inspect
 from sandbox_kit.judge import Approvals, Judge
-from sandbox_kit.paths import check_path
+from sandbox_kit.paths import check_path, within
 from sandbox_kit.primitives import Operations, allow
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.rules.commands import CommandLine, split_command
@@ -58,6 +58,7 @@ class Recorder(Judge):
         super().__init__(checker, Approvals(None, "error"), allow, "", line, unconfined)
         self.findings: list[Finding] = []
         self._first: str | None = None
+        self._named: set[str] = set()
         self._of_command = line is not None
 
     def __call__(
@@ -75,6 +76,7 @@ class Recorder(Judge):
             if verdict is not None:
                 why = self._why(operation, verdict.name, hop, real=len(names) > 1)
                 self.note(Finding(verdict.action, operation, verdict.name, verdict.rule, why))
+        self._named.update(names)
         return True
 
     def note(self, finding: Finding) -> None:
@@ -91,7 +93,8 @@ class Recorder(Judge):
             return "a symbolic link on the way"
         if name == self._first:
             return "the path as typed"
-        return "where the path really leads" if real else "a directory that would be made"
+        is_parent = operation == "write" and not real and any(within(known, name) for known in self._named - {name})
+        return "a directory that would be made" if is_parent else "where the path really leads"
 
 
 def check(args: Namespace, screen: Screen) -> int:

@@ -36,10 +36,13 @@ def combine(*rulesets: PermissionRuleset) -> PermissionRuleset:
         rulesets: at least one.
 
     Raises:
-        InvalidArgumentError: there is none.
+        InvalidArgumentError: there is none, or something else.
     """
     if not rulesets:
         raise InvalidArgumentError("no ruleset to combine")
+    for ruleset in rulesets:
+        if not isinstance(ruleset, PermissionRuleset):
+            raise InvalidArgumentError(f"{ruleset!r} is not a PermissionRuleset")
     if len(rulesets) == 1:
         return rulesets[0]
     default = _strictest([ruleset.default for ruleset in rulesets])

@@ -21,6 +21,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 
 from sandbox_kit.errors import InvalidArgumentError, PatternError, PolicyError
 from sandbox_kit.rules.inert import TOO_MANY_ALTERNATIVES, too_many_alternatives
+from sandbox_kit.rules.nesting import check_json_depth, check_toml_depth
 from sandbox_kit.rules.ruleset import (
     PATH_OPERATIONS,
     OperationPermissions,
@@ -32,7 +33,10 @@ from sandbox_kit.rules.ruleset import (
     check_text,
 )
 
-__all__ = ["dump_ruleset", "load_ruleset", "parse_document"]
+__all__ = ["MAX_TOML", "dump_ruleset", "load_ruleset", "parse_document"]
+
+MAX_TOML = 2 * 2**20
+"""The most bytes of a TOML document: what the parser needs for each is up to 170 bytes of memory."""
 
 
 def parse_document(content: bytes, suffix: str) -> Any:
@@ -43,15 +47,20 @@ def parse_document(content: bytes, suffix: str) -> Any:
         suffix: ``".json"`` or ``".toml"``, in any case.
 
     Raises:
-        PolicyError: it is not well-formed, names a key twice, or has another suffix.
+        PolicyError: it is not well-formed, names a key twice, nests too deep,
+            is TOML of more than 2 MiB, or has another suffix.
     """
     try:
         text = content.decode("utf-8-sig")
         if suffix.lower() == ".json":
+            check_json_depth(text)
             return json.loads(text, object_pairs_hook=_unique)
         if suffix.lower() == ".toml":
+            if len(content) > MAX_TOML:
+                raise ValueError(f"more than {MAX_TOML} bytes of TOML")
+            check_toml_depth(text)
             return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise PolicyError([f"not well-formed: {error}"]) from None
     raise PolicyError([f"suffix {suffix!r} is none of .json, .toml"])
 

@@ -18,6 +18,7 @@ from sandbox_kit.errors import (
     PathError,
     PathNotFoundError,
     PolicyError,
+    printable,
 )
 from sandbox_kit.rules.command_pattern import compile_command
 from sandbox_kit.rules.globs import parse_glob
@@ -104,6 +105,8 @@ class PermissionRule:
     command: bool = field(default=False, kw_only=True, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        if not isinstance(self.pattern, str):
+            raise InvalidArgumentError(f"pattern: {self.pattern!r} is not a string")
         check = check_command_pattern if self.command else check_path_pattern
         check(self.pattern)
 
@@ -112,6 +115,8 @@ class PermissionRule:
 
 
 def _as_rules(value: Iterable[PermissionRule]) -> tuple[PermissionRule, ...]:
+    if not isinstance(value, Iterable):
+        raise InvalidArgumentError(f"rules: {value!r} is no sequence of rules")
     rules = tuple(value)
     for rule in rules:
         if not isinstance(rule, PermissionRule):
@@ -245,7 +250,7 @@ class PermissionRuleset:
             path: UTF-8; JSON or TOML by its suffix, at most 16 MiB.
 
         Raises:
-            PolicyError: with every problem of the document, each with its place.
+            PolicyError: with every problem of the document, each with the file's name and its place.
             PathNotFoundError: there is no such file.
             PathAccessError: it cannot be opened.
             NotRegularFileError: it is no file.
@@ -253,7 +258,10 @@ class PermissionRuleset:
         """
         from sandbox_kit.rules.documents import parse_document
 
-        return cls.from_dict(parse_document(_read_file(Path(path)), Path(path).suffix))
+        try:
+            return cls.from_dict(parse_document(_read_file(Path(path)), Path(path).suffix))
+        except PolicyError as error:
+            raise PolicyError(f"{printable(str(path))}: {problem}" for problem in error.problems) from error
 
     def _inert(self) -> Iterator[str]:
         """A sentence for each rule that can never decide; what operations have in common is looked at once."""
@@ -291,5 +299,5 @@ def _read_file(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise PathError(str(path), str(error)) from error
     if len(content) > MAX_DOCUMENT:
-        raise PolicyError([f"{path}: more than {MAX_DOCUMENT} bytes"])
+        raise PolicyError([f"more than {MAX_DOCUMENT} bytes"])
     return content

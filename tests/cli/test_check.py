@@ -103,6 +103,24 @@ def test_a_parent_that_would_be_made_is_judged(check: Any) -> None:
     assert judged["made"] == judged["by"] == "a directory that would be made"
 
 
+@pytest.mark.parametrize(
+    ("operation", "target"), [("read", "/etc/passwd"), ("read", "/opt/none"), ("write", "/etc/newfile")]
+)
+def test_where_a_link_leads_is_nothing_to_be_made(check: Any, project: Path, operation: str, target: str) -> None:
+    (project / "src" / "out").symlink_to(target)
+    _, document = check(operation, "src/out")
+    findings = {finding["name"]: finding["why"] for finding in document["findings"]}
+    assert findings[target] == "where the path really leads"
+    assert "a directory that would be made" not in findings.values()
+
+
+def test_a_parent_that_would_be_made_beyond_a_link_is_judged(check: Any, project: Path) -> None:
+    (project / "src" / "out").symlink_to("../made/by/need")
+    _, document = check("write", "src/out")
+    judged = {Path(finding["name"]).name: finding["why"] for finding in document["findings"]}
+    assert (judged["need"], judged["by"]) == ("where the path really leads", "a directory that would be made")
+
+
 CALLS: dict[str, Callable[[Backend], object]] = {
     "read": lambda files: files.read("notes.txt"),
     "write": lambda files: files.write("notes.txt", "new"),
@@ -163,6 +181,14 @@ def test_a_line_for_the_shell_is_split(check: Any, project: Path) -> None:
     code, document = check("execute", "--shell", "--", "echo x > notes.txt")
     assert (code, document["action"], document["operation"]) == (1, "deny", "write")
     assert document["name"] == str(project.resolve() / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("execute", "--shell", "rm x | wc"), ("execute", "--", "rm", "x"), ("execute", "rm", "x")]
+)
+def test_a_command_needs_no_dashes_before_it(check: Any, arguments: tuple[str, ...]) -> None:
+    code, document = check(*arguments)
+    assert (code, document["rule"]) == (1, "deny rm *")
 
 
 def test_nothing_is_run_and_nothing_made(check: Any, project: Path) -> None:

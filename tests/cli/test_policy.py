@@ -126,10 +126,37 @@ def test_a_document_is_checked_as_a_policy(policy: str, tmp_path: Path, capsys: 
 
 def test_a_document_is_checked_as_overrides_of_a_policy(policy: str, overrides: Path, capsys: Printed) -> None:
     overrides.write_text('{"runtimes": {"locked": {"cpus": 1}}}')
-    assert main(["policy", "check", "--overrides", "--policy", policy, str(overrides)]) == 0
-    assert capsys.readouterr().out == f"{overrides}: valid\n"
+    assert main(["policy", "check", policy, "--overrides", str(overrides)]) == 0
+    assert main(["policy", "check", "--policy", policy, "--overrides", str(overrides)]) == 0
+    assert capsys.readouterr().out == f"{overrides}: valid\n" * 2
     assert main(["policy", "check", "--overrides", str(overrides)]) == 1
     assert complaints(capsys) == [f"{overrides}: runtimes.locked: an update cannot add a runtime"]
+
+
+def test_a_check_needs_one_policy_or_overrides(policy: str, capsys: Printed) -> None:
+    assert main(["policy", "check", "--policy", policy]) == 0
+    assert capsys.readouterr().out == f"{policy}: valid\n"
+    for arguments in ([], ["--policy", policy, policy]):
+        assert main(["policy", "check", *arguments]) == 2
+        assert len(complaints(capsys)) == 1
+
+
+def test_a_policy_that_is_refused_is_told_before_its_overrides(
+    policy: str, overrides: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    monkeypatch.setenv("SANDBOX_KIT_MAX_SESSION", "5")
+    monkeypatch.setenv("SANDBOX_KIT_MAX_SESSIONS", "five")
+    overrides.write_text("{}")
+    assert main(["policy", "check", policy, "--overrides", str(overrides)]) == 1
+    assert [line.split(":")[0] for line in complaints(capsys)] == ["SANDBOX_KIT_MAX_SESSION", "max_sessions"]
+
+
+def test_a_document_that_is_not_well_formed_is_named_once(overrides: Path, capsys: Printed) -> None:
+    overrides.write_text("{")
+    for arguments in (["check", str(overrides)], ["check", "--overrides", str(overrides)]):
+        assert main(["policy", *arguments]) == 1
+        (line,) = complaints(capsys)
+        assert line.startswith(f"{overrides}: not well-formed")
 
 
 @pytest.mark.parametrize(("content", "code"), [('{"cpus": 1}', 0), ('{"cpus": 0, "image": "x"}', 1)])

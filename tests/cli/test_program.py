@@ -115,6 +115,10 @@ def test_what_a_module_makes_public_the_package_has_too(module: str) -> None:
     }
 
 
+def test_nothing_else_is_listed() -> None:
+    assert dir(sandbox_kit) == sorted(sandbox_kit.__all__)
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'sandbox_kit' has no attribute 'bogus'"):
         vars(sandbox_kit)["__getattr__"]("bogus")

@@ -43,6 +43,13 @@ def test_the_exit_code_and_both_streams_are_the_commands_own(run: tuple[str, ...
     assert (done.returncode, done.stdout, done.stderr) == (37, b"out\n", b"err\n")
 
 
+def test_a_line_that_is_taken_for_a_program_is_told(run: tuple[str, ...]) -> None:
+    done = kit(*run, "--", "echo a; ls src")
+    assert (done.returncode, b"--shell" in done.stderr.splitlines()[-1]) == (127, True)
+    assert b"--shell" not in kit(*run, "--", "no-such-program").stderr
+    assert kit(*run, "--shell", "echo a; ls src").stdout == b"a\napp.py\n"
+
+
 def test_a_signal_that_ends_the_command_counts_128_more(run: tuple[str, ...]) -> None:
     assert kit(*run, "--", "sh", "-c", "kill -9 $$").returncode == 137
 
@@ -98,7 +105,7 @@ def test_at_the_time_limit_the_whole_tree_is_dead(run: tuple[str, ...]) -> None:
     mark = unique_seconds()
     done = kit(*run, "--timeout", "1", "--shell", "--", f"echo begun; setsid sleep {mark} & sleep {mark}")
     assert (done.returncode, done.stdout) == (124, b"begun\n")
-    assert done.stderr == b"sandbox-kit: the command ran over its limit of 1.0 s and was killed\n"
+    assert done.stderr == b"sandbox-kit: command ran over its limit of 1.0 s and was killed\n"
     assert not living(mark)
 
 

@@ -229,6 +229,8 @@ class TestRules:
     def test_it_is_left_out_of_what_is_found(self, archive: WorkspaceArchive) -> None:
         assert paths(archive.ls("one")) == ["a.txt", "sub"]
         for found in (archive.walk("one"), archive.changes("one", 0)):
+            with pytest.raises(TypeError, match="no truth value"):
+                bool(found)
             assert paths(found) == ["a.txt", "sub", "sub/b.txt"]
             assert found.skipped == ()
 
