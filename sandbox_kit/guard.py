@@ -52,6 +52,8 @@ class GuardedBackend(Backend):
         ask: Ask | None = None,
         ask_fallback: Literal["error", "deny"] = "error",
     ) -> None:
+        if not isinstance(inner, Backend):
+            raise InvalidArgumentError(f"inner: {inner!r} is not a Backend")
         if not isinstance(ruleset, PermissionRuleset):
             raise InvalidArgumentError(f"ruleset: {ruleset!r} is not a PermissionRuleset")
         if ask is not None and not callable(ask):
@@ -302,6 +304,7 @@ class GuardedSandbox(GuardedBackend, Sandbox):
         def inspect_and_act(judged_by: Authorize) -> _T:
             known = checker.literal_prefixes
             inspect(self._inner, line, cwd, self.work_dir, judge, confined=self._confined, known=known)
+            judge.about(cwd)
             return act(judged_by)
 
         return judged(judge, inspect_and_act)

@@ -69,6 +69,7 @@ def inspect(
             if len(seen) >= _MOST_NAMES:
                 raise _too_many(line)
             seen.add(key)
+            judge.about(claim.path if claim.pattern else path)
             _ask(files, path, _operations(claim, writes), judge, claim.redirection)
 
 

@@ -70,7 +70,7 @@ class Approvals:
     def request(self, target: str, pending: dict[_Key, Verdict]) -> None:
         """Return when a person approves.
 
-        The reason tells every deciding rule, and the real names where a link leads elsewhere.
+        The reason tells every deciding rule, and where links lead; errors do not tell a caller the latter.
 
         Raises:
             ApprovalRequiredError: there is nobody to ask.
@@ -78,15 +78,15 @@ class Approvals:
         """
         first = next(iter(pending.values()))
         operation, rule = first.operation, first.rule
-        rules = (f"{each.operation}: {each.rule or 'by default'}" for each in pending.values())
-        leads = (f"leads to {printable(name)}" for _, names, _ in pending for name in names[1:])
-        reason = "; ".join(dict.fromkeys([*rules, *leads]))
+        rules = dict.fromkeys(f"{each.operation}: {each.rule or 'by default'}" for each in pending.values())
+        others = (name for _, names, _ in pending for name in names if name != names[0])
+        leads = dict.fromkeys(f"leads to {printable(name)}" for name in others)
         if self.ask is not None:
-            if self.ask(operation, target, reason) is not True:
-                said = f"{operation} {printable(target)}: not approved ({reason})"
+            if self.ask(operation, target, "; ".join([*rules, *leads])) is not True:
+                said = f"{operation} {printable(target)}: not approved ({'; '.join(rules)})"
                 raise PermissionDeniedError(operation, target, rule, said)
         elif self.fallback == "error":
-            said = f"{operation} {printable(target)}: needs approval ({reason})"
+            said = f"{operation} {printable(target)}: needs approval ({'; '.join(rules)}): pass ask=, or use a terminal"
             raise ApprovalRequiredError(operation, target, rule, said)
         else:
             raise PermissionDeniedError(operation, target, rule)
@@ -124,7 +124,7 @@ class Judge:
         self._checker = checker
         self._approvals = approvals
         self._outer = outer
-        self._target = target
+        self._target = self._about = target
         self._command = command
         self._unconfined = unconfined
         self._unknown: dict[tuple[str, tuple[str, ...]], Verdict] = {}
@@ -174,6 +174,10 @@ class Judge:
             self._approvals.grant([(verdict.operation, known, identity) for known in (names, names[:1])])
         return True
 
+    def about(self, path: str) -> None:
+        """Call *path*, which the command names or starts in, the target of what is refused from now on."""
+        self._about = path
+
     def of_mention(self, *, redirection: bool) -> Authorize:
         """Return who answers for one path that a command line mentions; no call ends with its identity.
 
@@ -216,9 +220,8 @@ class Judge:
     def _refuse(self, verdict: Verdict, found: bool) -> bool:
         if found:
             return False
-        if self._command is None or verdict.operation == "execute":
-            raise PermissionDeniedError(verdict.operation, self._target, verdict.rule)
-        raise PermissionDeniedError(verdict.operation, verdict.name, verdict.rule)
+        target = self._target if verdict.operation == "execute" else self._about
+        raise PermissionDeniedError(verdict.operation, target, verdict.rule)
 
     def know(self, identity: Identity | None) -> None:
         """Take *identity* for that of every name asked for since the last one; None for what has none."""

@@ -13,6 +13,7 @@ __all__ = [
     "display",
     "join",
     "left_behind",
+    "named",
     "normalise",
     "parts",
     "relative",
@@ -84,6 +85,18 @@ def normalise(path: str, base: str = "/") -> str:
         elif kept:
             kept.pop()
     return "/" + "/".join(kept)
+
+
+def named(path: str, root: str, given: str) -> str:
+    """Return *path* as :func:`normalise` does with *root* as its base, and *root* where it has *given* for that.
+
+    Args:
+        path: relative ones start at *root*.
+        root: an absolute normalised path.
+        given: another name of *root*, or the same; absolute and normalised.
+    """
+    whole = normalise(path, root)
+    return normalise(relative(whole, given), root) if path.startswith("/") and within(whole, given) else whole
 
 
 def left_behind(path: str, base: str = "/") -> list[str]:

@@ -442,3 +442,10 @@ class TestThreads:
         for thread in threads:
             thread.join(30)
         assert sorted(map(int, state.read("f").split()[:-1])) == list(range(20))
+
+
+def test_a_time_may_be_a_whole_number() -> None:
+    document = StateBackend({"a": "x"}).to_dict()
+    for entry in document["entries"]:
+        entry["mtime"] = 1_700_000_000
+    assert StateBackend.from_dict(document).stat("a").mtime == 1_700_000_000.0

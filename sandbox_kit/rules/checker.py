@@ -19,9 +19,14 @@ __all__ = ["PermissionChecker"]
 
 
 def _as_work_dir(value: str) -> str:
-    if not value.startswith("/"):
+    if not isinstance(value, str) or not value.startswith("/"):
         raise InvalidArgumentError(f"work_dir: {value!r} is not absolute")
     return normal_path(value)
+
+
+def _check_ruleset(_: object, __: object, value: PermissionRuleset) -> None:
+    if not isinstance(value, PermissionRuleset):
+        raise InvalidArgumentError(f"ruleset: {value!r} is not a PermissionRuleset")
 
 
 @frozen(slots=False, unsafe_hash=False)
@@ -39,10 +44,10 @@ class PermissionChecker:
             every other spelling, an allow still as it is written.
 
     Raises:
-        InvalidArgumentError: *work_dir* is not absolute, or holds a NUL.
+        InvalidArgumentError: *work_dir* is not absolute, or holds a NUL; *ruleset* is none.
     """
 
-    ruleset: PermissionRuleset
+    ruleset: PermissionRuleset = field(validator=_check_ruleset)
     work_dir: str = field(default="/", converter=_as_work_dir)
     case_sensitive: bool = True
     _aliases: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, repr=False)
@@ -63,7 +68,7 @@ class PermissionChecker:
             The verdict, with the rule that decided and the normal name, or the text, that it matched.
 
         Raises:
-            InvalidArgumentError: the operation is unknown, there is no name, or one holds a NUL.
+            InvalidArgumentError: the operation is unknown, there is no name, or one is no text or holds a NUL.
         """
         found, name = self._decide(operation, names)
         if operation != "execute":
@@ -232,6 +237,8 @@ class PermissionChecker:
 
 
 def _without_nul(line: str) -> str:
+    if not isinstance(line, str):
+        raise InvalidArgumentError(f"a command line is a str, not {type(line).__name__}")
     if "\0" in line:
         raise InvalidArgumentError(f"NUL in command {line!r}")
     return line

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from sandbox_kit.rules.command_index import CommandIndex
 from sandbox_kit.rules.command_pattern import CommandPattern, compile_command
 from sandbox_kit.rules.folding import folded_paths, folded_steps
-from sandbox_kit.rules.globs import Steps, literal_prefix, normal_path, parse_glob, path_names
+from sandbox_kit.rules.globs import Steps, literal_prefix, moved_steps, normal_path, parse_glob, path_names
 from sandbox_kit.rules.globset import GlobSet, Member
 from sandbox_kit.rules.ruleset import PermissionRule
 from sandbox_kit.rules.segments import Gap
@@ -75,7 +75,7 @@ class Place:
         """
         patterns: list[Steps] = []
         for steps in parse_glob(rule.pattern).steps(self.work_dir):
-            moved = [found for given, real in self.aliases if (found := _moved(steps, given, real))]
+            moved = [found for given, real in self.aliases if (found := moved_steps(steps, given, real))]
             patterns += [steps, *moved] if rule.action != "allow" or not moved else moved
         return patterns
 
@@ -87,11 +87,6 @@ class Place:
             if rule.action != "allow" and prefix is not None:
                 for real in self.prefixes.get(prefix, ()):
                     yield (*path_names(real), *steps[len(path_names(prefix)) :])
-
-
-def _moved(steps: Steps, given: str, real: str) -> Steps | None:
-    above = tuple(path_names(given))
-    return (*path_names(real), *steps[len(above) :]) if steps[: len(above)] == above else None
 
 
 class PathRules:

@@ -25,6 +25,7 @@ __all__ = [
     "compile_filter_glob",
     "compile_walk_glob",
     "literal_prefix",
+    "moved_steps",
     "normal_path",
     "parse_glob",
     "path_names",
@@ -47,8 +48,10 @@ def normal_path(path: str, work_dir: str = "/") -> str:
         work_dir: absolute and normal itself.
 
     Raises:
-        InvalidArgumentError: it holds a NUL, or a lone surrogate that surrogateescape does not make.
+        InvalidArgumentError: it is no text, or holds a NUL or a lone surrogate that surrogateescape does not make.
     """
+    if not isinstance(path, str):
+        raise InvalidArgumentError(f"a name is a str, not {type(path).__name__}")
     if "\0" in path:
         raise InvalidArgumentError(f"NUL in path {path!r}")
     if path[:1] != "/":
@@ -151,7 +154,10 @@ def parse_glob(pattern: str) -> Glob:
 
     Raises:
         PatternError: it is malformed, ambiguous, or could never match anything.
+        InvalidArgumentError: it is no text.
     """
+    if not isinstance(pattern, str):
+        raise InvalidArgumentError(f"a pattern is a str, not {type(pattern).__name__}")
     return _PARSED.get(pattern)
 
 
@@ -164,6 +170,12 @@ def _absolute(alternative: Alternative, work_dir: str) -> Steps:
     if alternative.directory and steps[-1] is not Gap.GLOBSTAR:
         steps = (*steps, Gap.GLOBSTAR)
     return steps
+
+
+def moved_steps(steps: Steps, directory: str, other: str) -> Steps | None:
+    """*steps* beneath *other* in place of *directory*, both absolute and normal; None for steps that are not."""
+    above = tuple(path_names(directory))
+    return (*path_names(other), *steps[len(above) :]) if steps[: len(above)] == above else None
 
 
 def literal_prefix(steps: Steps) -> str | None:
@@ -240,10 +252,13 @@ class PathFilter:
     Args:
         glob: the pattern.
         work_dir: where a relative one starts; absolute and normal.
+        given: another name of *work_dir*, which absolute patterns may start with; absolute and normal.
     """
 
-    def __init__(self, glob: Glob, work_dir: str = "/") -> None:
-        self._positions = Positions.lay_out((steps, False) for steps in glob.steps(work_dir))
+    def __init__(self, glob: Glob, work_dir: str = "/", given: str | None = None) -> None:
+        patterns = glob.steps(work_dir)
+        moved = [moved_steps(steps, given, work_dir) for steps in patterns if given is not None]
+        self._positions = Positions.lay_out((steps, False) for steps in (*patterns, *moved) if steps is not None)
 
     def matches(self, path: str) -> bool:
         """Whether the pattern matches the normal absolute *path* itself."""
@@ -256,17 +271,18 @@ class PathFilter:
         return any(reached & finals for reached in self._positions.run(path_names(path)))
 
 
-def compile_filter_glob(pattern: str, work_dir: str = "/") -> PathFilter:
+def compile_filter_glob(pattern: str, work_dir: str = "/", given: str | None = None) -> PathFilter:
     """Compile the ``glob=`` of a search: the semantics of a rule's pattern.
 
     Args:
         pattern: as in :func:`parse_glob`.
-        work_dir: where a relative pattern starts; absolute and normal.
+        work_dir: where a relative pattern starts; absolute.
+        given: another name of *work_dir*, which an absolute pattern may start with; absolute.
 
     Raises:
         PatternError: as :func:`parse_glob`.
     """
-    return PathFilter(parse_glob(pattern), work_dir)
+    return PathFilter(parse_glob(pattern), normal_path(work_dir), None if given is None else normal_path(given))
 
 
 class WalkGlob:
@@ -336,7 +352,7 @@ class WalkGlob:
         return tuple(sorted(names)) if len(names) == len(active) else None
 
 
-def compile_walk_glob(pattern: str, start: str | None = None) -> WalkGlob:
+def compile_walk_glob(pattern: str, *starts: str) -> WalkGlob:
     """Compile the pattern of ``glob()``, relative to the directory where the walk starts.
 
     A pattern without a slash selects direct children, ``**`` is zero or more directories (so
@@ -344,23 +360,24 @@ def compile_walk_glob(pattern: str, start: str | None = None) -> WalkGlob:
 
     Args:
         pattern: the syntax of :func:`parse_glob`.
-        start: that directory, absolute and normal; an absolute pattern beneath it is taken as relative to it.
+        starts: names of that directory, absolute; an absolute pattern beneath one is taken as relative to it.
 
     Raises:
-        PatternError: it is malformed, climbs by ``..``, or is absolute and not beneath *start*.
+        PatternError: it is malformed, climbs by ``..``, or is absolute and not beneath any of *starts*.
     """
     alternatives = parse_glob(pattern).alternatives
     return WalkGlob(
-        [_relative(alternative, pattern, start) for alternative in alternatives],
+        [_relative(alternative, pattern, starts) for alternative in alternatives],
         [alternative.directory for alternative in alternatives],
     )
 
 
-def _relative(alternative: Alternative, pattern: str, start: str | None) -> Steps:
+def _relative(alternative: Alternative, pattern: str, starts: Sequence[str]) -> Steps:
     steps = alternative.segments
     if alternative.anchor is not Anchor.ROOT:
         return steps
-    above = tuple(path_names(start)) if start is not None else None
-    if above is None or steps[: len(above)] != above:
-        raise PatternError("absolute pattern", pattern, 0)
-    return steps[len(above) :]
+    for start in starts:
+        below = moved_steps(steps, normal_path(start), "/")
+        if below is not None:
+            return below
+    raise PatternError("absolute pattern", pattern, 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from itertools import chain, groupby, product
@@ -84,8 +85,22 @@ def parse_alternatives(pattern: str) -> tuple[Alternative, ...]:
     Raises:
         PatternError: it is malformed, ambiguous, or could never match anything.
     """
-    text = pattern if pattern.isascii() else unicodedata.normalize("NFC", _decoded(pattern))
-    return _Parser(text).parse()
+    text = _composed(pattern)
+    try:
+        return _Parser(text).parse()
+    except PatternError as error:
+        if text == pattern:
+            raise
+        raise PatternError(error.reason, pattern, _offset_in(pattern, error.offset or 0)) from None
+
+
+def _composed(pattern: str) -> str:
+    return pattern if pattern.isascii() else unicodedata.normalize("NFC", _decoded(pattern))
+
+
+def _offset_in(pattern: str, offset: int) -> int:
+    """Return where in *pattern*, as it was given, the character at *offset* of its composed form begins."""
+    return bisect_right(range(1, len(pattern) + 1), offset, key=lambda end: len(_composed(pattern[:end])))
 
 
 def decode_escaped(text: str) -> str:

@@ -24,7 +24,7 @@ from functools import cached_property
 
 from attrs import field, frozen
 
-from sandbox_kit.errors import PatternError
+from sandbox_kit.errors import InvalidArgumentError, PatternError
 from sandbox_kit.search.automaton import Automaton
 from sandbox_kit.search.clock import Clock
 from sandbox_kit.search.emit import AsciiWriter, GrepWriter, PythonWriter, RipgrepWriter
@@ -129,7 +129,10 @@ def parse(pattern: str, *, fixed: bool = False, ignore_case: bool = False) -> Di
 
     Raises:
         PatternError: it is malformed, too large, or asks for what the dialect does not have.
+        InvalidArgumentError: it is no text.
     """
+    if not isinstance(pattern, str):
+        raise InvalidArgumentError(f"a pattern is a str, not {type(pattern).__name__}")
     reader = parse_literal if fixed else parse_regex
     dialect = Dialect(pattern, fixed, ignore_case, trim(reader(pattern, ignore_case=ignore_case)))
     if not dialect._fits():

@@ -69,6 +69,7 @@ class _Parser:
         self.pattern = pattern
         self.pos = 0
         self.depth = 0
+        self.names: set[str] = set()
         self.ignore_case = ignore_case
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
@@ -174,7 +175,7 @@ class _Parser:
             return Chars(self.bracket(start))
         if char == "\\":
             return self.escape(start)
-        if char in "*+?":
+        if char in "*+?" or _BRACES.match(self.pattern, start):
             self.fail("nothing to repeat", start)
         if char == "^":
             return Assertion("^", start)
@@ -218,8 +219,9 @@ class _Parser:
                 self.fail(message, start)
         if self.accept("?P<"):
             name = _GROUP_NAME.match(self.pattern, self.pos)
-            if name is None:
+            if name is None or name[0] in self.names:
                 self.fail("bad group name")
+            self.names.add(name[0])
             self.pos = name.end()
         elif self.accept("?i:"):
             self.ignore_case = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,57 @@ def test_a_glob_with_a_literal_start_is_asked_for_once(backend: Backend) -> None
     found = guarding(backend, ASK, ask=person).glob("tree/*")
     assert [entry.name for entry in found] == ["a", "b.pem"]
     assert len(person.questions) == 1
+
+
+@pytest.mark.parametrize("pattern", ["tree/*", "tree/a", "tree/none/*", "none/*"])
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_glob_asks_once_whatever_is_there_and_whatever_the_answer(
+    backend: Backend, pattern: str, answer: bool
+) -> None:
+    person = Person(answer)
+    guarded = guarding(backend, ASK, ask=person)
+    if answer:
+        guarded.glob(pattern)
+    else:
+        with pytest.raises(PermissionDeniedError, match="not approved"):
+            guarded.glob(pattern)
+    assert len(person.questions) == 1
+
+
+def test_a_glob_leaves_out_what_nobody_can_approve(backend: Backend) -> None:
+    rules = PermissionRuleset(
+        rules=[PermissionRule("tree/a", "allow"), PermissionRule("tree/**", "ask"), PermissionRule("y", "deny")]
+    )
+    assert [entry.path for entry in guarding(backend, rules).glob("tree/*")] == ["tree/a"]
+
+
+def test_an_edit_of_what_is_missing_asks_once(backend: Backend) -> None:
+    person = Person()
+    with pytest.raises(PathNotFoundError):
+        guarding(backend, ASK, ask=person).edit("none", "a", "b")
+    assert len(person.questions) == 1
+
+
+@pytest.mark.parametrize("change", [lambda b: b.remove("tree", recursive=True), lambda b: b.move("tree", "bush")])
+def test_what_lies_in_a_tree_is_not_told_as_where_a_link_leads(
+    backend: Backend, change: Callable[[Backend], None]
+) -> None:
+    person = Person()
+    change(guarding(backend, ASK, ask=person))
+    assert "leads to" not in person.questions[0][2]
+
+
+@pytest.mark.parametrize("ask", [None, Person(False)])
+def test_an_error_does_not_tell_a_caller_where_a_link_leads(tmp_path: Path, ask: Person | None) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private/customer-name").write_text("TOPSECRET")
+    (tmp_path / "notes").symlink_to("private/customer-name")
+    rules = PermissionRuleset(rules=[PermissionRule("private/**", "ask")])
+    guarded = guarding(LocalBackend(tmp_path), rules, ask=ask)
+    for call in (guarded.read, guarded.stat, guarded.ls, partial(guarded.grep, "T")):
+        with pytest.raises(PermissionDeniedError) as caught:
+            call("notes")
+        assert "customer" not in f"{caught.value} {caught.value.target} {caught.value.rule}"
 
 
 def test_the_person_is_told_where_a_link_leads_and_approves_no_more(tmp_path: Path) -> None:

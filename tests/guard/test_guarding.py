@@ -183,6 +183,12 @@ def test_anything_but_a_ruleset_is_refused(memory: StateBackend, ruleset: object
         guarding(memory, ruleset)  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("backend", [None, "state", StateBackend])
+def test_anything_but_a_backend_is_refused(backend: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="Backend"):
+        guarding(backend, denying("x"))  # type: ignore[call-overload]
+
+
 def test_an_ask_that_cannot_be_called_is_refused(memory: StateBackend) -> None:
     with pytest.raises(InvalidArgumentError, match="ask"):
         guarding(memory, denying("x"), ask=True)  # type: ignore[call-overload]

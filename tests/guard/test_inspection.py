@@ -32,6 +32,32 @@ def test_a_refusal_names_the_path_that_the_command_names(inspected: GuardedSandb
     assert (error.operation, error.target, error.rule) == ("read", f"{tmp_path}/.env", "deny **/.env")
 
 
+@pytest.mark.parametrize(
+    ("command", "cwd", "target"),
+    [
+        ("cat pub", ".", "{}/pub"),
+        ("cat to", ".", "{}/to"),
+        ("echo x > pub", ".", "{}/pub"),
+        ("cat dir/*", ".", "dir/*"),
+        ("cat private/*", ".", "private/*"),
+        ("cat d*/c*", ".", "d*/c*"),
+        ("ls", "dir", "{}/dir"),
+        ("ls", "private/deep-customer/..", "{}/private"),
+    ],
+)
+def test_a_refusal_tells_no_name_that_the_rules_hide(tmp_path: Path, command: str, cwd: str, target: str) -> None:
+    (tmp_path / "private/deep-customer").mkdir(parents=True)
+    (tmp_path / "private/customer").write_text("TOPSECRET")
+    for name, to in {"pub": "private/customer", "dir": "private", "private/on": "customer", "to": "private/on"}.items():
+        (tmp_path / name).symlink_to(to)
+    rules = PermissionRuleset(rules=[PermissionRule("private/**", "deny")])
+    sandbox = guarding(LocalSandbox(tmp_path), rules, commands="inspected")
+    with sandbox, pytest.raises(PermissionDeniedError) as refused:
+        sandbox.execute(command, cwd=cwd)
+    assert refused.value.target == target.format(tmp_path)
+    assert "customer" not in str(refused.value)
+
+
 @pytest.mark.parametrize("command", ["cat ~/.env", "cat ~/s/../.env", "cd ~ && cat .env", "cat .e*", "cat */../.[e]nv"])
 def test_home_and_globs_stand_for_what_the_shell_makes_of_them(
     inspected: GuardedSandbox, tmp_path: Path, command: str

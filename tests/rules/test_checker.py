@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -84,9 +85,9 @@ def test_an_unknown_operation_is_refused(method: str) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_name_and_a_nul_are_refused(operation: Any) -> None:
+def test_no_name_a_nul_and_what_is_no_text_are_refused(operation: Any) -> None:
     found = checker()
-    for names in ((), ("a\0b",), ("a", "b\0")):
+    for names in ((), ("a\0b",), ("a", "b\0"), (None,), (PurePosixPath("a"),), (b"a",)):
         with pytest.raises(InvalidArgumentError):
             found.verdict(operation, *names)
     with pytest.raises(InvalidArgumentError):
@@ -95,8 +96,13 @@ def test_no_name_and_a_nul_are_refused(operation: Any) -> None:
         found.command_verdict("\0", None)
 
 
-@pytest.mark.parametrize("work_dir", ["w", "", "/w\0"])
-def test_a_work_directory_is_absolute(work_dir: str) -> None:
+def test_anything_but_a_ruleset_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="ruleset"):
+        PermissionChecker({"default": "deny"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("work_dir", ["w", "", "/w\0", None, PurePosixPath("/w")])
+def test_a_work_directory_is_absolute(work_dir: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         checker(work_dir=work_dir)
 

@@ -7,6 +7,7 @@ import pickle
 import time
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -51,6 +52,13 @@ def test_a_pattern_matches_what_trying_everything_finds(pattern: str, path: str,
     glob = parse_or_skip(pattern)
     assert glob.matches(path, work_dir) is oracle.matches(pattern, path, work_dir)
     assert glob.covers(path, work_dir) is oracle.covers(pattern, path, work_dir)
+
+
+@pytest.mark.parametrize("pattern", [None, b"a", 1, ["a"]])
+def test_a_pattern_that_is_no_text_is_refused(pattern: Any) -> None:
+    for compile_pattern in (parse_glob, compile_walk_glob, compile_filter_glob):
+        with pytest.raises(InvalidArgumentError, match="a pattern is a str"):
+            compile_pattern(pattern)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +128,10 @@ def test_a_pattern_matches_what_trying_everything_finds(pattern: str, path: str,
         ("{a,b}" * 9 + "x" * 4000, 0),
         ("a/\ud800", 2),
         ("\udbff\udc00", 0),
+        ("cafe\u0301/[b", 6),
+        ("e\u0301{a}", 2),
+        ("\udcc3\udca9/..", 3),
+        ("/Å/[z-a]", 4),
     ],
 )
 def test_what_could_be_inert_is_refused_with_its_place(pattern: str, offset: int) -> None:

@@ -433,6 +433,12 @@ def test_nothing_cannot_be_combined() -> None:
         combine()
 
 
+def test_what_is_no_ruleset_cannot_be_combined() -> None:
+    for others in ((), (DEFAULT,)):
+        with pytest.raises(InvalidArgumentError, match="'x' is not a PermissionRuleset"):
+            combine(*others, "x")  # type: ignore[arg-type]
+
+
 def test_denials_come_first() -> None:
     first = PermissionRuleset("deny", rules=rules(("allow", "a/**"), ("ask", "b")))
     second = PermissionRuleset("allow", rules=rules(("ask", "a/x"), ("deny", "a/y")))

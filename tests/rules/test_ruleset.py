@@ -429,9 +429,13 @@ def test_a_file_is_read_by_its_suffix(tmp_path: Path, name: str, content: bytes)
         ("r.json", b'{"execute": {"rules": [{"pattern": "a", "pattern": "b"}]}}', "'pattern' is there twice"),
         ("r.json", b"{", "not well-formed"),
         ("r.json", b"[" * 100_000, "not well-formed"),
+        ("r.json", b'{"a":' * 17 + b"1" + b"}" * 17, "deeper than 16"),
         ("r.json", b'{"default": "\xff"}', "not well-formed"),
         ("r.toml", b'read = "deny"\nread = "allow"\n', "not well-formed"),
         ("r.toml", b"=", "not well-formed"),
+        ("r.toml", b"a = " + b"[" * 100_000, "deeper than 16"),
+        ("r.toml", b".".join([b"a"] * 200_000) + b" = 1", "more than 16 parts"),
+        ("r.toml", b"#" * (2 * 2**20 + 1), "2097152 bytes of TOML"),
         ("r.yaml", b"read: deny", "'.yaml' is none of"),
         ("r", b"{}", "'' is none of"),
         ("r.json", b"[]", "is not a mapping"),
@@ -439,8 +443,22 @@ def test_a_file_is_read_by_its_suffix(tmp_path: Path, name: str, content: bytes)
 )
 def test_a_file_that_is_no_document_is_refused(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(PolicyError, match=problem):
+    with pytest.raises(PolicyError, match=problem) as caught:
         PermissionRuleset.from_file(tmp_path / name)
+    assert all(problem.startswith(f"{tmp_path / name}: ") for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize("rules", [PermissionRule("a", "deny"), 5, None])
+def test_rules_that_are_no_sequence_are_refused(rules: Any) -> None:
+    for build in (PermissionRuleset, OperationPermissions):
+        with pytest.raises(InvalidArgumentError, match=r"^rules: "):
+            build(rules=rules)
+
+
+@pytest.mark.parametrize("pattern", [5, None, b"a"])
+def test_a_pattern_that_is_no_text_is_refused_by_name(pattern: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^pattern: "):
+        PermissionRule(pattern, "deny")
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

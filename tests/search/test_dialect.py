@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sandbox_kit.errors import PatternError
+from sandbox_kit.errors import InvalidArgumentError, PatternError
 from sandbox_kit.search.automaton import Automaton
 from sandbox_kit.search.dialect import parse
 from sandbox_kit.search.parser import MAX_DEPTH, MAX_REPEAT, parse_regex
@@ -39,6 +40,9 @@ REFUSED: list[tuple[str, int | None, str]] = [
     ("*a", 0, "nothing to repeat"),
     ("^*", 1, "nothing to repeat"),
     ("a|+", 2, "nothing to repeat"),
+    ("{2}", 0, "nothing to repeat"),
+    ("a|({,2})", 3, "nothing to repeat"),
+    ("(?P<n>a)(?P<n>b)", 12, "group name"),
     ("a**", 2, "multiple repeat"),
     ("a*?{2}", 3, "multiple repeat"),
     ("a{3,2}", 1, "least"),
@@ -232,6 +236,12 @@ def test_what_is_optional_at_the_ends_goes_however_long_it_is(pattern: str) -> N
     dialect = parse(pattern)
     assert dialect.to_ripgrep() == ["--regexp=b" if "b" in pattern else "--regexp="]
     assert dialect.matcher()(b"xbx")
+
+
+@pytest.mark.parametrize("pattern", [None, b"a", 1])
+def test_a_pattern_that_is_no_text_is_refused(pattern: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="a pattern is a str"):
+        parse(pattern)
 
 
 def test_a_dialect_is_a_value() -> None:

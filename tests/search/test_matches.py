@@ -115,6 +115,11 @@ def test_skipped_grows_with_the_search() -> None:
     assert Matches(Search(0).run()).skipped == ()
 
 
+def test_it_has_no_truth_value() -> None:
+    with pytest.raises(TypeError, match="no truth value"):
+        bool(Matches(Search(1).run()))
+
+
 def test_it_shows_itself_without_searching() -> None:
     search = Search(3)
     matches = Matches(search.run(), search.report)
