@@ -75,7 +75,10 @@ class Side:
             said: object = CALLS[call](self.guarded, path, other)
         except SandboxError as error:
             said = type(error), str(error)
-        assert len(self.questions) <= before + 1
+        again = (
+            call == "ls"
+        )  # What is no directory is described in a second step, and asked for again where nothing is.
+        assert len(self.questions) <= before + 1 + again
         return said, self.questions[before:]
 
     def files(self) -> list[tuple[str, bytes | None]]:
