@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sandbox_kit.cli.documents import tell_validity
 from sandbox_kit.cli.exits import ExitCode, UsageError
 from sandbox_kit.cli.saving import save
 from sandbox_kit.cli.screen import Screen, complain
@@ -68,30 +69,16 @@ def check(args: Namespace, screen: Screen) -> int:
     path = args.file or args.policy
     if not (path or args.overrides):
         raise UsageError("a policy is missing, or --overrides FILE")
-    problems: tuple[str, ...] = ()
-    try:
-        if args.overrides:
-            _check_update(load_policy(path)[0], args.overrides)
-        else:
-            SandboxPolicy.from_file(path)
-    except PolicyError as error:
-        problems = error.problems
-    except PathError as error:
-        raise UsageError(str(error)) from error
-    if args.json:
-        screen.json({"valid": not problems, "problems": problems})
-    elif not problems:
-        screen.line(f"{screen.name(args.overrides or path)}: valid")
-    else:
-        for problem in problems:
-            complain(problem)
-    return ExitCode.NO if problems else ExitCode.DONE
+    if args.overrides:
+        return tell_validity(args.overrides, lambda: _check_update(path, args.overrides), args, screen)
+    return tell_validity(path, lambda: SandboxPolicy.from_file(path), args, screen)
 
 
-def _check_update(policy: SandboxPolicy, path: str) -> None:
-    PolicyOverrides(policy, path)
-    with named(path):
-        apply_policy_update(policy, read_document(path), dry_run=True)
+def _check_update(path: str | None, overrides: str) -> None:
+    policy, _ = load_policy(path)
+    PolicyOverrides(policy, overrides)
+    with named(overrides):
+        apply_policy_update(policy, read_document(overrides), dry_run=True)
 
 
 def set_overrides(args: Namespace, screen: Screen) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from sandbox_kit.cli.exits import ExitCode, UsageError
-from sandbox_kit.cli.screen import COLOUR_OF, Screen, complain
+from sandbox_kit.cli.documents import tell_validity
+from sandbox_kit.cli.exits import ExitCode
+from sandbox_kit.cli.screen import COLOUR_OF, Screen
 from sandbox_kit.cli.workspace import load_rules
-from sandbox_kit.errors import PathError, PolicyError
 from sandbox_kit.rules.presets import PresetRow, preset_table
 from sandbox_kit.rules.ruleset import OPERATIONS, PermissionRule, PermissionRuleset
 from sandbox_kit.types import Action, Operation
@@ -17,21 +17,7 @@ __all__ = ["show", "validate"]
 
 def validate(args: Namespace, screen: Screen) -> int:
     """Say whether a document is a ruleset, with every problem that it has."""
-    problems: tuple[str, ...] = ()
-    try:
-        PermissionRuleset.from_file(args.file)
-    except PolicyError as error:
-        problems = error.problems
-    except PathError as error:
-        raise UsageError(str(error)) from error
-    if args.json:
-        screen.json({"valid": not problems, "problems": problems})
-    elif not problems:
-        screen.line(f"{screen.name(args.file)}: valid")
-    else:
-        for problem in problems:
-            complain(problem)
-    return ExitCode.NO if problems else ExitCode.DONE
+    return tell_validity(args.file, lambda: PermissionRuleset.from_file(args.file), args, screen)
 
 
 def show(args: Namespace, screen: Screen) -> int:

@@ -281,7 +281,7 @@ def test_a_pin_that_a_link_leads_to_is_refused(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "work", os.O_PATH)
     for name in ("a", "a/b", "missing"):
         with pytest.raises(PolicyError, match="became a link"):
-            pinned(fd, f"{tmp_path}/work", f"{tmp_path}/work/{name}")
+            pinned(fd, f"{tmp_path}/work", str(tmp_path / "work" / name))
     os.close(fd)
 
 
@@ -335,10 +335,10 @@ def test_a_walk_under_a_flipping_link_never_leaves_the_workspace(tmp_path: Path)
             return False
 
     def flip() -> None:
-        flipping = f"{tmp_path}/work/flip"
+        flipping = tmp_path / "work" / "flip"
         while not stop.is_set():
-            os.rename(f"{tmp_path}/work/real", flipping)
-            os.rename(flipping, f"{tmp_path}/work/real")
+            os.rename(tmp_path / "work" / "real", flipping)
+            os.rename(flipping, tmp_path / "work" / "real")
             os.symlink("../outside", flipping)
             os.unlink(flipping)
 

@@ -16,7 +16,7 @@ from typing import Literal, NoReturn
 import pytest
 
 from sandbox_kit import guarding
-from sandbox_kit.backends.local import LocalSandbox, aside, job, supervised, supervisor
+from sandbox_kit.backends.local import LocalSandbox, aside, interpreter, job, supervised, supervisor
 from sandbox_kit.backends.local.groups import GroupTree
 from sandbox_kit.backends.local.process import run, spawn
 from sandbox_kit.errors import CommandTimeoutError, SandboxUnavailableError
@@ -354,7 +354,7 @@ class TestSupervisors:
 
     def test_a_start_that_fails_is_a_typed_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         supervised._pool.close()
-        monkeypatch.setattr(supervised, "helper_interpreter", lambda: "/nowhere/python3")
+        monkeypatch.setattr(interpreter, "helper_interpreter", lambda: "/nowhere/python3")
         with pytest.raises(SandboxUnavailableError):
             sh("true")
 

@@ -26,7 +26,7 @@ from attrs import define
 from sandbox_kit.backends.local import mounter, probe, process
 from sandbox_kit.backends.local.aside import aside
 from sandbox_kit.backends.local.forks import abandon_in_child
-from sandbox_kit.backends.local.interpreter import helper_interpreter
+from sandbox_kit.backends.local.interpreter import start_helper
 from sandbox_kit.backends.local.layout import hiding_things
 from sandbox_kit.backends.local.masks import Kind, Mount
 from sandbox_kit.backends.local.scratch import own_directory
@@ -106,7 +106,7 @@ class _Keeper:
         control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.settimeout(_END_WITHIN)
         with far:
-            self._helper = _Helper(_credentials(), control, _popen(far))
+            self._helper = _Helper(_credentials(), control, start_helper(mounter.__file__, far))
         abandon_in_child(self._helper)
 
     def _close(self) -> None:
@@ -123,18 +123,6 @@ class _Keeper:
         """Start afresh in a forked child."""
         self._helper = None
         self._mutex = threading.Lock()
-
-
-def _popen(far: socket.socket) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [helper_interpreter(), "-I", "-S", mounter.__file__],
-        stdin=far.fileno(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-        cwd="/",
-        start_new_session=True,
-    )
 
 
 _keeper = _Keeper()

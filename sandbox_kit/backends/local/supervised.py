@@ -30,7 +30,7 @@ from functools import cache, partial
 from sandbox_kit.backends.local import supervisor
 from sandbox_kit.backends.local.aside import aside
 from sandbox_kit.backends.local.forks import abandon_in_child
-from sandbox_kit.backends.local.interpreter import helper_interpreter
+from sandbox_kit.backends.local.interpreter import start_helper
 from sandbox_kit.backends.local.tree import END_WITHIN, Reply, Tree
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError
 
@@ -161,17 +161,9 @@ def _start(credentials: Credentials | None) -> SupervisedTree:
     return tree
 
 
-def _popen(control: socket.socket) -> subprocess.Popen[bytes]:
+def _popen(far: socket.socket) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
-            [helper_interpreter(), "-I", "-S", supervisor.__file__],
-            stdin=control.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-            cwd="/",
-            start_new_session=True,
-        )
+        return start_helper(supervisor.__file__, far)
     except OSError as error:
         raise SandboxUnavailableError(f"the supervisor of commands cannot be started: {error}") from error
 
