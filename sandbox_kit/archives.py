@@ -149,7 +149,9 @@ class Archive(ABC):
         Raises:
             PathIsDirectoryError: it is a directory.
             NotRegularFileError: it is a FIFO, socket, device or link loop.
-            ReadLimitError: the lines hold more than ``max_read_bytes``, also when the file grows meanwhile.
+            ReadLimitError: the lines, or one before them, hold more than ``max_read_bytes``, also when the file
+                grows meanwhile.
+            SandboxTimeoutError: it takes too long to come to the first line.
             InvalidArgumentError: *offset* or *limit* is negative or no integer.
         """
         arguments.check_count(offset, "offset")

@@ -137,9 +137,11 @@ def _plain(value: Any, place: str) -> Any:
 
 
 def _check_names(made: type[Backend], options: Mapping[str, Any], name: str) -> None:
-    known = inspect.signature(made).parameters
+    parameters = inspect.signature(made).parameters.values()
+    known = {each.name: each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
     unknown = sorted(set(options) - set(known))
-    if unknown:
+    if unknown and not takes_any:
         raise InvalidArgumentError(f"backend {name} has no option {', '.join(unknown)}; it has {', '.join(known)}")
     missing = [key for key, each in known.items() if each.default is each.empty and key not in options]
     if missing:

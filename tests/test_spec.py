@@ -151,6 +151,21 @@ def test_anyone_may_register_a_backend(registered: str) -> None:
         register_backend(registered, "their_backend:Other")
 
 
+class Anything(StateBackend):
+    """A backend that takes any options."""
+
+    def __init__(self, *extra: object, **options: object) -> None:
+        super().__init__()
+        self.options = options
+
+
+def test_a_backend_may_take_any_options(registered: str) -> None:
+    register_backend(registered, f"{__name__}:Anything")
+    made = SandboxSpec(registered, {"colour": "red"}).open()
+    assert isinstance(made, Anything)
+    assert made.options == {"colour": "red"}
+
+
 @pytest.mark.parametrize("attribute", ["Other", "missing"])
 def test_what_is_registered_must_be_a_backend(registered: str, attribute: str) -> None:
     register_backend(registered, f"their_backend:{attribute}")

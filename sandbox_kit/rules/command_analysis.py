@@ -125,13 +125,13 @@ class Analysis:
 
     def _claim(self, datum: Datum) -> None:
         """Claim what *datum* names to the strictest of what it may reach."""
-        readings = [input_reading(program_name(each.words[0]), each.words) for each in self._uses(datum.file)]
-        redirected = Reading.NAMES if datum.file in self._inputs else Reading.PROSE
+        readings = [input_reading(program_name(each.words[0]), each.words) for each in self._uses(datum.files)]
+        redirected = Reading.PROSE if self._inputs.isdisjoint(datum.files) else Reading.NAMES
         self.claims.text(datum.text, datum.write, max([self._input, redirected, *readings]))
 
-    def _uses(self, file: str) -> Iterator[SimpleCommand]:
-        """The commands that name *file*, by its last component; none where there is no file."""
-        return (command for command in self.commands if file and any(file in word for word in command.words))
+    def _uses(self, files: tuple[str, ...]) -> Iterator[SimpleCommand]:
+        """The commands that name one of *files*, by its last component."""
+        return (each for each in self.commands if any(file in word for word in each.words for file in files))
 
     def _guarded(self, text: str, read: Callable[[], None], depth: int = 0) -> None:
         """Call *read*; where that cannot split *text*, look at it loosely."""
@@ -300,7 +300,7 @@ class Analysis:
 
     def _keep(self, texts: Iterable[str], write: bool) -> None:
         """Keep what is printed, and here-documents, until all that may read them is known."""
-        self._data.extend(Datum(text, write, self._flow.file) for text in texts)
+        self._data.extend(Datum(text, write, self._flow.files) for text in texts)
 
     def _resolved(self, code: str) -> str:
         if "\0" not in code:

@@ -23,12 +23,12 @@ class Datum:
     Attributes:
         text: as the program gets it.
         write: whether what it names must be allowed for writing too.
-        file: the last component of the file that it is stored in; empty if it is not.
+        files: the last components of the files that it is stored in.
     """
 
     text: str
     write: bool
-    file: str
+    files: tuple[str, ...]
 
 
 @frozen
@@ -38,12 +38,12 @@ class Flow:
     Attributes:
         reached: whether it may get texts of the same line as its input: by a pipe or a here-document.
         substituted: whether it may get them as words.
-        file: the last component of the file that its output is stored in; empty if that is not known.
+        files: the last components of the files that its output is stored in.
     """
 
     reached: bool = False
     substituted: bool = False
-    file: str = ""
+    files: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, raw: RawCommand, codes: Sequence[str]) -> Flow:
@@ -52,12 +52,12 @@ class Flow:
         return cls(raw.piped or raw.has_body, substituted, _stored(raw, codes))
 
 
-def _stored(raw: RawCommand, codes: Sequence[str]) -> str:
-    """The last component of the file that the output of *raw* goes to; empty if that is not known."""
+def _stored(raw: RawCommand, codes: Sequence[str]) -> tuple[str, ...]:
+    """The last components of the files that the output of *raw* goes to, as far as they are known."""
     targets = [redirection.target.code for redirection in raw.redirections if redirection.write]
-    if "tee" in codes:
+    if "tee" in map(last_name, codes):
         targets += codes[1:]
-    return last_name(targets[-1]) if targets else ""
+    return tuple(name for name in map(last_name, targets) if name)
 
 
 def last_name(code: str) -> str:

@@ -213,6 +213,13 @@ class TestEtc:
         assert not (tmp_path / "etc-old").exists()
         assert (tmp_path / "other").exists()
 
+    def test_what_another_thread_has_just_finished_making_is_no_failure(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "listdir", lambda directory: ["new-finished"])
+        made = etc.make_etc(str(tmp_path), network=False, source=str(tmp_path / "none"))
+        assert Path(made, "passwd").exists()
+
 
 @pytest.mark.needs("bwrap")
 class TestOwnCode:

@@ -104,9 +104,11 @@ def _fingerprint(source: str, files: Iterable[str], own: Mapping[str, str]) -> s
 
 def _remove_old(directory: str) -> None:
     """Remove what was made two periods ago and more; no command that lives can have been shown it since."""
-    for entry in os.scandir(directory):
-        if entry.name.startswith(("etc-", "new-")) and entry.stat().st_mtime < time.time() - 2 * _RENEW:
-            shutil.rmtree(entry.path, ignore_errors=True)
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        with suppress(FileNotFoundError):  # one that others were making, and have by now
+            if name.startswith(("etc-", "new-")) and os.stat(path).st_mtime < time.time() - 2 * _RENEW:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _own_files(network: bool) -> dict[str, str]:

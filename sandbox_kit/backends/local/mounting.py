@@ -54,6 +54,9 @@ class _Helper:
     control: socket.socket
     process: subprocess.Popen[bytes]
 
+    def __del__(self) -> None:
+        self.close()
+
     def take(self, fds: Sequence[int]) -> bool:
         """Have one request served, also if somebody has stopped the process; whether it lives to do so."""
         try:
@@ -97,17 +100,10 @@ class _Keeper:
 
     def _with_new(self, fds: Sequence[int]) -> bool:
         try:
-            aside(self._start)
+            self._helper = aside(_start)
         except OSError:
             return False
-        return self._helper is not None and self._helper.take(fds)
-
-    def _start(self) -> None:
-        control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        control.settimeout(_END_WITHIN)
-        with far:
-            self._helper = _Helper(_credentials(), control, start_helper(mounter.__file__, far))
-        abandon_in_child(self._helper)
+        return self._helper.take(fds)
 
     def _close(self) -> None:
         helper, self._helper = self._helper, None
@@ -123,6 +119,15 @@ class _Keeper:
         """Start afresh in a forked child."""
         self._helper = None
         self._mutex = threading.Lock()
+
+
+def _start() -> _Helper:
+    control, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    control.settimeout(_END_WITHIN)
+    with far:
+        helper = _Helper(_credentials(), control, start_helper(mounter.__file__, far))
+    abandon_in_child(helper)
+    return helper
 
 
 _keeper = _Keeper()
