@@ -7,7 +7,7 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from attrs import asdict
+from attrs import asdict, evolve
 
 from sandbox_kit.backends.local.relay import RelayedSandbox
 from sandbox_kit.backends.local.sandbox import LocalSandbox
@@ -23,6 +23,7 @@ from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.sessions.layout import OWN
 from sandbox_kit.sessions.makers import LocalFactory
 from sandbox_kit.sessions.manager import SessionManager
+from sandbox_kit.sessions.policy import SandboxPolicy
 from sandbox_kit.sessions.schema import SessionInfo
 
 __all__ = ["close", "exec_in", "ls", "open_session", "root_of"]
@@ -77,7 +78,7 @@ def _find(manager: SessionManager, session: str) -> SessionInfo | None:
 
 def close(args: Namespace, screen: Screen) -> int:
     """Give a session up, or with ``--purge`` remove it; say so where that is not in this process's hands."""
-    with _manager(args, existing=True) as manager:
+    with _manager(args, existing=True, keep=True) as manager:
         known = _find(manager, args.session) is not None
         try:
             manager.close(args.session, purge=args.purge)
@@ -116,12 +117,15 @@ def _manager(
     args: Namespace,
     *,
     existing: bool = False,
+    keep: bool = False,
     kind: type[LocalSandbox] = LocalSandbox,
     ruleset: PermissionRuleset | None = None,
     commands: CommandMode = "auto",
 ) -> SessionManager:
+    """Return the manager that the options ask for; with *keep*, its ``reap()`` purges no session by its age."""
+    policy = load_policy(args.policy)[0]
     return SessionManager(
-        load_policy(args.policy)[0],
+        SandboxPolicy(evolve(policy.snapshot(), workspace_ttl=None)) if keep else policy,
         workspace_root=root_of(args, existing=existing),
         backend=LocalFactory(kind),
         ruleset=ruleset,

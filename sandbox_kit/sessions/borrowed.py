@@ -20,7 +20,7 @@ from sandbox_kit.primitives import Authorize, Command, Entry, Masks, Operations,
 from sandbox_kit.search.matches import Matches
 from sandbox_kit.sessions.forwarding import ForwardingSandbox
 from sandbox_kit.sessions.residents import Residents
-from sandbox_kit.sessions.seat import Seat
+from sandbox_kit.sessions.seat import Call, Seat
 from sandbox_kit.sessions.values import PolicyValues
 from sandbox_kit.types import Capabilities, CommandResult, Identity, Usage, parse_size
 
@@ -149,20 +149,18 @@ class BorrowedSandbox(ForwardingSandbox):
     @contextmanager
     def _awake(self) -> Generator[Sandbox, None, None]:
         """The session's sandbox, which does not hibernate before the block ends."""
-        seat = self._seat()
+        seat, call = self._seat(), Call()
         try:
-            with seat.locked():
-                self._check(seat)
-                sandbox = self._lender.residents.wake(seat, self._tenant, self._runtime)
-                seat.enter()
-        except BaseException:
-            self._lender.settled()
-            raise
-        try:
-            self._lender.settled()
+            try:
+                with seat.locked():
+                    self._check(seat)
+                    sandbox = self._lender.residents.wake(seat, self._tenant, self._runtime)
+                    seat.enter(call)
+            finally:
+                self._lender.settled()
             yield sandbox
         finally:
-            seat.leave()
+            seat.leave(call)
 
     def _start(self) -> None:
         self._lender.admit()

@@ -157,7 +157,7 @@ class Desk:
         reaper, self._reaper = self._reaper, None
         if reaper is not None:
             reaper.end()
-        errors = [error for seat in self.residents.resident() if (error := self._ended(seat)) is not None]
+        errors = [error for seat in self.residents.held() if (error := self._ended(seat)) is not None]
         try:
             self.residents.leave()
         except SandboxError as error:

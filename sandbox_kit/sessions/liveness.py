@@ -93,6 +93,7 @@ class OwnerLock:
         with _mutex:
             _mine[self.owner.token] = fd
         self._let_go = weakref.finalize(self, _let_go, self.owner.token)
+        self._let_go.atexit = False  # what it holds may go down at exit only later; the kernel lets go in the end
 
     def release(self) -> None:
         """Be alive no more; the file stays. Releasing twice, or in a forked child, does nothing."""

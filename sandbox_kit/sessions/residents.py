@@ -68,6 +68,11 @@ class Residents:
             seats = [seat for seat in self._resident.values() if seat.sandbox is not None]
         return sorted(seats, key=Seat.last_used)
 
+    def held(self) -> list[Seat]:
+        """Return the seats with a sandbox, also with one that is being started, in no order."""
+        with self._mutex:
+            return list(self._resident.values())
+
     @property
     def owner(self) -> Owner:
         """Who this process is to the others; raises SandboxClosedError after :meth:`leave`."""
@@ -110,12 +115,12 @@ class Residents:
         if granted.found == "new" and not new:
             self.ledger.forget(seat.id)
             raise SandboxClosedError(f"session {seat.id} was purged by another process")
-        sandbox = self._started(seat, granted)
+        sandbox = self._started(seat, granted, owner)
         seat.touch()
         self._events.note("woken" if granted.found == "hibernated" else "opened", seat.id)
         return sandbox
 
-    def _started(self, seat: Seat, granted: Granted) -> Sandbox:
+    def _started(self, seat: Seat, granted: Granted, owner: Owner) -> Sandbox:
         """Make and start the sandbox; after an error the slot is free, once the sandbox is known to be gone."""
         sandbox = None
         try:
@@ -128,14 +133,14 @@ class Residents:
             self.ledger.settle(seat.id, self.owner)
             seat.sandbox, seat.terms = sandbox, (granted.tenant, granted.runtime)
         except BaseException:
-            self._undo(seat, granted, sandbox)
+            self._undo(seat, granted, owner, sandbox)
             raise
         return sandbox
 
-    def _undo(self, seat: Seat, granted: Granted, sandbox: Sandbox | None) -> None:
+    def _undo(self, seat: Seat, granted: Granted, owner: Owner, sandbox: Sandbox | None) -> None:
         self._forget(seat)
         try:
-            if sandbox is not None and self._left_to_others(seat):
+            if sandbox is not None and self._left_to_others(seat, owner):
                 return
             if sandbox is not None:
                 sandbox.stop()
@@ -143,7 +148,7 @@ class Residents:
                 self._layout.remove_empty(seat.id)
                 self.ledger.forget(seat.id)
             else:
-                self.ledger.release(seat.id, self.owner)
+                self.ledger.release(seat.id, owner)
         except Exception as error:
             logger.warning("session %s did not start, and its slot stays taken for now: %s", seat.id, error)
 
@@ -198,7 +203,7 @@ class Residents:
         if self.ledger.settle(seat.id, self.owner, "stopping") and alone:
             self.ledger.settle(seat.id, self.owner)
             return False
-        if self._left_to_others(seat):
+        if self._left_to_others(seat, self.owner):
             self._forget(seat)
             return True
         used = seat.last_used()
@@ -207,9 +212,9 @@ class Residents:
             self._events.note("hibernated", seat.id)
         return True
 
-    def _left_to_others(self, seat: Seat) -> bool:
+    def _left_to_others(self, seat: Seat, owner: Owner) -> bool:
         """Hold a session no more, if others hold it and use the same thing; tell whether."""
-        return seat.shared and self.ledger.leave(seat.id, self.owner, last_used=seat.last_used())
+        return seat.shared and self.ledger.leave(seat.id, owner, last_used=seat.last_used())
 
     def _stop(self, seat: Seat, sandbox: Sandbox, *, purge: bool = False) -> None:
         """Stop a sandbox; after an error the session counts as live as before."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import SandboxConflictError, SandboxTimeoutError
 
-__all__ = ["Borrower", "Seat"]
+__all__ = ["Borrower", "Call", "Seat"]
 
 logger = logging.getLogger("sandbox_kit")
 
@@ -27,6 +27,10 @@ class Borrower(Protocol):
 
     def keep(self, seat: Seat) -> None:
         """Refer to *seat*, which lives as long as somebody does."""
+
+
+class Call:
+    """One call under way, for as long as somebody refers to it: an interrupt may keep it from being left."""
 
 
 class Seat:
@@ -51,7 +55,7 @@ class Seat:
         self._lock = threading.RLock()
         self._holder = 0
         self._counting = threading.RLock()
-        self._calls = 0
+        self._calls: weakref.WeakSet[Call] = weakref.WeakSet()
         self._in_use: list[tuple[weakref.ReferenceType[Any], Callable[[Any], bool]]] = []
         self._last_used = time.monotonic()
 
@@ -81,24 +85,37 @@ class Seat:
 
     @contextmanager
     def locked_if_free(self) -> Generator[bool, None, None]:
-        """Hold the lock if nobody else does; tell whether."""
-        free = self._lock.acquire(blocking=False)
+        """Hold the lock if nobody else does; tell whether. Who holds it already goes on holding it."""
+        thread = threading.get_ident()
+        if self._holder == thread:
+            yield True
+            return
+        free = True  # until told otherwise: an interrupt may come once the lock is held
         try:
+            free = self._lock.acquire(blocking=False)
+            if free:
+                self._holder = thread
             yield free
         finally:
+            if self._holder == thread:
+                self._holder = 0
             if free:
-                self._lock.release()
+                try:
+                    self._lock.release()
+                except RuntimeError:
+                    logger.debug("session %s: the try for it was broken off", self.id)
 
-    def enter(self) -> None:
-        """Count one more call under way; call it with the lock held."""
+    def enter(self, call: Call) -> None:
+        """Count *call* as under way; call it with the lock held."""
         with self._counting:
-            self._calls += 1
+            self._calls.add(call)
 
-    def leave(self) -> None:
-        """Count one call less."""
+    def leave(self, call: Call) -> None:
+        """Count *call* no more; leaving one that never entered is fine."""
         with self._counting:
-            self._calls -= 1
-            self._last_used = time.monotonic()
+            if call in self._calls:
+                self._calls.discard(call)
+                self._last_used = time.monotonic()
 
     def lend(self, borrower: Borrower) -> None:
         """Count *borrower* as one of those that have a handle."""

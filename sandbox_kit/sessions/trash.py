@@ -10,7 +10,8 @@ import logging
 import os
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -57,25 +58,34 @@ class Trash:
         top = Descriptor.open(os.fspath(self._path), DIRECTORY | NOFOLLOW)
         while names:
             name = names.pop()
-            try:
-                names += _emptied(top, name)
-            except FileNotFoundError:
-                logger.debug("%s is gone already", name)
-            except OSError as error:
-                logger.warning("what was purged could not be removed: %s: %s", self._path / name, error)
+            with _logged(self._path / name):
+                _remove_from(top, name, names, self._path / name)
 
 
-def _emptied(top: Descriptor, name: str) -> list[str]:
-    """Remove an entry of *top*; return the new names there of the directories that were in it."""
+@contextmanager
+def _logged(path: Path) -> Generator[None, None, None]:
+    """Log that *path* could not be removed, and go on; what is gone already is fine."""
+    try:
+        yield
+    except FileNotFoundError:
+        logger.debug("%s is gone already", path)
+    except OSError as error:
+        logger.warning("what was purged could not be removed: %s: %s", path, error)
+
+
+def _remove_from(top: Descriptor, name: str, names: list[str], path: Path) -> None:
+    """Remove an entry of *top*, which is *path*; add the new names there of the directories in it to *names*."""
     mode = _mode(top, name)
     if not stat.S_ISDIR(mode):
         os.unlink(name, dir_fd=top.fd)
-        return []
+        return
     _open_up(top, name, mode)
     here = Descriptor.open(name, DIRECTORY | NOFOLLOW, top.fd)
-    moved = [new for each in os.listdir(here.fd) if (new := _moved_up(here, each, top)) is not None]
+    for each in os.listdir(here.fd):
+        with _logged(path / each):
+            if (new := _moved_up(here, each, top)) is not None:
+                names.append(new)
     os.rmdir(name, dir_fd=top.fd)
-    return moved
 
 
 def _moved_up(here: Descriptor, name: str, top: Descriptor) -> str | None:

@@ -123,3 +123,14 @@ def test_sweep_clears_away_what_was_left(root: Path) -> None:
     assert document("sweep", *where) == {"purged": [], "recovered": []}
     assert kit("sweep", *where, "--workspace-ttl", "0.000001").stdout == b"purged a\npurged b\n"
     assert document("session", "ls", *where) == {"sessions": []}
+
+
+def test_closing_one_session_purges_no_other(root: Path, tmp_path: Path) -> None:
+    where = ("--root", str(root))
+    for session in ("a", "b", "c"):
+        kit("session", "open", *where, session)
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"workspace_ttl": 1e-6}))
+    assert kit("session", "close", *where, "--policy", str(policy), "a").returncode == 0
+    assert kit("session", "close", *where, "--policy", str(policy), "--purge", "b").returncode == 0
+    assert [info["id"] for info in document("session", "ls", *where)["sessions"]] == ["a", "c"]

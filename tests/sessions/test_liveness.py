@@ -26,6 +26,14 @@ lock = OwnerLock(Path(sys.argv[1]))
 print(lock.owner.token, lock.owner.pid, lock.owner.start, lock.owner.boot, flush=True)
 time.sleep(600)
 """
+ASK_AT_EXIT = """
+import atexit, sys
+from pathlib import Path
+atexit.register(lambda: print(is_alive(lock.owner, lock_dir)))
+from sandbox_kit.sessions.liveness import OwnerLock, is_alive
+lock_dir = Path(sys.argv[1])
+lock = OwnerLock(lock_dir)
+"""
 WITHIN = 20.0
 
 
@@ -80,6 +88,11 @@ def test_a_killed_owner_is_dead_and_a_living_one_is_not(tmp_path: Path, number: 
         process.send_signal(number)
         process.wait(WITHIN)
         assert not is_alive(owner, tmp_path)
+
+
+def test_an_owner_lives_through_all_that_its_process_does_at_exit(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", ASK_AT_EXIT, str(tmp_path)]
+    assert subprocess.run(words, capture_output=True, text=True, timeout=WITHIN, check=True).stdout == "True\n"
 
 
 def test_a_forked_child_has_no_part_in_the_lock(tmp_path: Path) -> None:

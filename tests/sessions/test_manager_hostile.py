@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from sandbox_kit.errors import (
 from sandbox_kit.sessions.events import SessionEvent
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy
+from sandbox_kit.sessions.seat import Call, Seat
 
 from .managing import WITHIN, WatchedFactory, in_child, managed, states
 
@@ -136,7 +138,7 @@ def test_a_factory_may_not_ask_for_the_session_that_it_makes(root: Path, act: st
         manager.close(session_id, purge=act == "purge")
         return LocalSandbox(workspace)
 
-    manager = managed(root, backend=factory)
+    manager: SessionManager = managed(root, backend=factory)
     with manager:
         with pytest.raises(SandboxConflictError, match="by the caller itself"):
             manager.open("a")
@@ -166,6 +168,91 @@ def test_an_interrupted_callback_leaves_no_call_under_way(root: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             box.exists("f")
         assert manager.reap().hibernated == ("a",)
+
+
+def test_an_interrupt_once_a_call_is_counted_leaves_none_under_way(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enter = Seat.enter
+
+    def interrupt(self: Seat, *call: Call) -> None:
+        enter(self, *call)
+        raise KeyboardInterrupt
+
+    with managed(root, idle_timeout=AT_ONCE) as manager:
+        box = manager.open("a")
+        with monkeypatch.context() as patch:
+            patch.setattr(Seat, "enter", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                box.exists("f")
+        assert manager.reap().hibernated == ("a",)
+
+
+class InterruptedLock:
+    """A lock whose first holder is interrupted before it is told that it holds it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.release = self.lock.release
+        self.interrupts = True
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        got = self.lock.acquire(blocking, timeout)
+        if self.interrupts:
+            self.interrupts = False
+            raise KeyboardInterrupt
+        return got
+
+
+def test_an_interrupted_try_for_a_lock_leaves_it_free() -> None:
+    seat = Seat("a")
+    vars(seat)["_lock"] = InterruptedLock()
+    with pytest.raises(KeyboardInterrupt), seat.locked_if_free():
+        pass
+
+    def tried() -> bool:
+        with seat.locked_if_free() as free:
+            return free
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(tried).result(WITHIN)
+        with seat.locked_if_free() as free, seat.locked_if_free() as again:
+            assert (free, again) == (True, True)
+            assert not pool.submit(tried).result(WITHIN)
+        assert pool.submit(tried).result(WITHIN)
+
+
+def test_what_is_hibernated_may_not_ask_for_its_own_session(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Asking(LocalSandbox):
+        def _stop(self, purge: bool) -> None:
+            if asking:
+                asked.append(self.id)
+                manager.close("a")
+            super()._stop(purge)
+
+    asking, asked = True, list[str]()
+    with managed(root, backend=lambda workspace, **_: Asking(workspace), idle_timeout=AT_ONCE) as manager:
+        manager.open("a")
+        assert manager.reap().hibernated == ()
+        assert "by the caller itself" in caplog.text
+        assert len(asked) == 1
+        asking = False
+        assert manager.reap().hibernated == ("a",)
+
+
+def test_shutdown_ends_what_is_still_starting(root: Path) -> None:
+    class Late(LocalSandbox):
+        def _start(self) -> None:
+            super()._start()
+            ending.start()
+            ending.join(0.5)
+
+    with managed(root, backend=lambda workspace, **_: Late(workspace)) as manager:
+        ending = threading.Thread(target=manager.shutdown)
+        box = manager.open("a")
+        ending.join(WITHIN)
+        assert not ending.is_alive()
+        assert not box.is_alive()
+    with managed(root) as another:
+        assert states(another) == {"a": "hibernated"}
 
 
 def test_a_callback_may_shut_the_manager_down(root: Path) -> None:

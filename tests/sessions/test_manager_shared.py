@@ -11,6 +11,7 @@ import pytest
 
 from sandbox_kit.backends.local import LocalSandbox
 from sandbox_kit.contract import Sandbox
+from sandbox_kit.errors import SandboxClosedError, SandboxConflictError
 from sandbox_kit.sessions.forwarding import ForwardingSandbox
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy
@@ -175,6 +176,22 @@ def test_what_the_last_one_left_by_dying_is_stopped(root: Path) -> None:
         assert in_child(lambda: manager.open("a").is_alive()) == 0
         assert manager.reap().recovered == ("a",)
         assert acts(machine) == ["stop"]
+
+
+def test_what_starts_while_its_manager_is_shut_down_is_stopped_by_the_last_one(root: Path) -> None:
+    class Ended(Contained):
+        def _start(self) -> None:
+            super()._start()
+            with pytest.raises(SandboxConflictError, match="by the caller itself"):
+                manager.shutdown()
+
+    machine = Machine()
+    manager = managed(root, backend=lambda session_id, workspace, **_: Ended(machine, session_id, workspace))
+    with pytest.raises(SandboxClosedError):
+        manager.open("a")
+    assert acts(machine) == ["start", "stop"]
+    with managed(root) as another:
+        assert states(another) == {}
 
 
 def test_a_local_sandbox_is_stopped_by_each(root: Path) -> None:

@@ -142,6 +142,40 @@ def test_what_cannot_be_removed_is_logged_and_keeps_nothing_else(
     assert "busy" in caplog.text
 
 
+@pytest.mark.parametrize(("error", "told"), [(OSError("busy"), True), (FileNotFoundError("gone"), False)])
+def test_one_entry_that_cannot_be_removed_keeps_nothing_beside_it(
+    trash: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: OSError,
+    told: bool,
+) -> None:
+    for number in range(8):
+        (trash / "a" / f"d{number}" / "e").mkdir(parents=True)
+        (trash / "a" / f"f{number}").touch()
+    rename, unlink = os.rename, os.unlink
+
+    def refuse_rename(name: str, new: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        if name == "d4":
+            raise error
+        rename(name, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    def refuse_unlink(name: str, *, dir_fd: int) -> None:
+        if name == "f4":
+            raise error
+        unlink(name, dir_fd=dir_fd)
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "sandbox_kit"):
+        patch.setattr(os, "rename", refuse_rename)
+        patch.setattr(os, "unlink", refuse_unlink)
+        Trash(trash).empty()
+    assert [path.name for path in trash.iterdir()] == ["a"]
+    assert sorted(path.name for path in (trash / "a").iterdir()) == ["d4", "f4"]
+    assert (f"{trash}/a/d4: busy" in caplog.text) is told
+    Trash(trash).empty()
+    assert list(trash.iterdir()) == []
+
+
 def test_mounts_in_a_directory_or_on_it_are_found(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     lines = [f"2{n} 1 0:2{n} / {tmp_path}{name} rw - ext4 x rw" for n, name in enumerate(("/a", "/a/b c", "/ab"))]
