@@ -20,7 +20,7 @@ LAYERS = (
     {"primitives"},
     {"judge"},
     {"inspection"},
-    {"arguments", "links", "streams", "zipping"},
+    {"arguments", "host", "links", "output", "streams", "zipping"},
     {"exports"},
     {"walk", "transfer"},
     {"contract"},

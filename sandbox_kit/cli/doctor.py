@@ -14,9 +14,9 @@ from importlib.metadata import PackageNotFoundError, version
 from attrs import asdict, frozen
 
 from sandbox_kit.backends.local.probe import can_confine
-from sandbox_kit.backends.local.system import open_beneath
 from sandbox_kit.cli.exits import ExitCode
 from sandbox_kit.cli.screen import Screen
+from sandbox_kit.host.system import open_beneath
 
 __all__ = ["doctor", "examine"]
 

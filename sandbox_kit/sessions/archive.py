@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from sandbox_kit.archives import Archive, Entries
-from sandbox_kit.backends.local.system import host_name
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -25,6 +24,7 @@ from sandbox_kit.errors import (
 )
 from sandbox_kit.exports import Export
 from sandbox_kit.guard import guarding
+from sandbox_kit.host.system import host_name
 from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import Entry, allow
 from sandbox_kit.rules.ruleset import PermissionRuleset

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW
-from sandbox_kit.backends.local.system import Descriptor
+from sandbox_kit.host.pin import DIRECTORY, NOFOLLOW
+from sandbox_kit.host.system import Descriptor
 
 __all__ = ["Trash"]
 

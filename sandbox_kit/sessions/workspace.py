@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sandbox_kit.backends.local.backend import LocalBackend
-from sandbox_kit.backends.local.pin import DIRECTORY, NOFOLLOW, Root
-from sandbox_kit.backends.local.system import Descriptor, path_error
 from sandbox_kit.errors import (
     ArchiveError,
     PathEscapeError,
@@ -18,6 +16,8 @@ from sandbox_kit.errors import (
     SandboxError,
     SandboxUnavailableError,
 )
+from sandbox_kit.host.pin import DIRECTORY, NOFOLLOW, Root
+from sandbox_kit.host.system import Descriptor, path_error
 from sandbox_kit.paths import display
 from sandbox_kit.primitives import Authorize, Operations, allow
 from sandbox_kit.types import FileInfo

@@ -14,7 +14,7 @@ from typing import Any
 from attrs import field, frozen
 
 from sandbox_kit.backends.local import confine
-from sandbox_kit.backends.local.system import Descriptor
+from sandbox_kit.host.system import Descriptor
 from sandbox_kit.primitives import Masks
 
 PATH = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"

@@ -16,8 +16,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from sandbox_kit.backends.local import LocalBackend, LocalSandbox, backend, pin, scan, system, trail
-from sandbox_kit.backends.local.trail import HELD
+from sandbox_kit.backends.local import LocalBackend, LocalSandbox, backend, scan
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -32,6 +31,8 @@ from sandbox_kit.errors import (
     SandboxUnavailableError,
 )
 from sandbox_kit.guard import guarding
+from sandbox_kit.host import pin, system, trail
+from sandbox_kit.host.trail import HELD
 from sandbox_kit.primitives import Entry, allow
 from sandbox_kit.rules.ruleset import PermissionRule, PermissionRuleset
 from sandbox_kit.testing import BackendConformance, HostFilesConformance

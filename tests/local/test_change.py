@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from sandbox_kit.backends.local import LocalBackend, unfinished
+from sandbox_kit.backends.local import LocalBackend
 from sandbox_kit.errors import PathAccessError, PathError, PathIsDirectoryError, SandboxConflictError
+from sandbox_kit.host import unfinished
 from sandbox_kit.primitives import allow
 from sandbox_kit.testing.host import NOBODY, ordinary_user
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kit.backends.local import LocalBackend, pin
+from sandbox_kit.backends.local import LocalBackend
 from sandbox_kit.errors import SandboxConflictError
+from sandbox_kit.host import pin
 
 Make = Callable[[Path], None]
 

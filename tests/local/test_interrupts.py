@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from sandbox_kit.backends.local import aside as asides
-from sandbox_kit.backends.local.aside import Latch, aside
-from sandbox_kit.backends.local.output import Lines
-from sandbox_kit.backends.local.system import Descriptor, add_pipes, close_all
+from sandbox_kit.host import aside as asides
+from sandbox_kit.host.aside import Latch, aside
+from sandbox_kit.host.system import Descriptor, add_pipes, close_all
+from sandbox_kit.output import Lines
 
 from .interrupts import Moments, moments_of
 from .processes import descriptors, eventually

@@ -8,7 +8,7 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kit.backends.local.output import Capture, Lines
+from sandbox_kit.output import Capture, Lines
 
 PIECES = st.lists(
     st.tuples(st.sampled_from(["stdout", "stderr"]), st.binary(max_size=8) | st.text(max_size=6).map(str.encode))

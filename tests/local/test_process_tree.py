@@ -16,10 +16,11 @@ from typing import Literal, NoReturn
 import pytest
 
 from sandbox_kit import guarding
-from sandbox_kit.backends.local import LocalSandbox, aside, interpreter, job, supervised, supervisor
+from sandbox_kit.backends.local import LocalSandbox, interpreter, job, supervised, supervisor
 from sandbox_kit.backends.local.groups import GroupTree
 from sandbox_kit.backends.local.process import run, spawn
 from sandbox_kit.errors import CommandTimeoutError, SandboxUnavailableError
+from sandbox_kit.host import aside
 
 from .interrupts import Moments, moments_of
 from .processes import ENV, children, descriptors, eventually, living, python, sh, unique_seconds, zombies

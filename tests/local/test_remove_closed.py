@@ -11,9 +11,9 @@ import pytest
 
 from sandbox_kit import Backend, LocalBackend, PermissionRule, PermissionRuleset, guarding
 from sandbox_kit.backends.local.closed import Opened
-from sandbox_kit.backends.local.system import Descriptor
-from sandbox_kit.backends.local.trail import descend
 from sandbox_kit.errors import PathIsDirectoryError, PermissionDeniedError
+from sandbox_kit.host.system import Descriptor
+from sandbox_kit.host.trail import descend
 
 from .confinement import Workspace
 

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from sandbox_kit.backends.local import LocalBackend, pin, search
+from sandbox_kit.backends.local import LocalBackend, search
 from sandbox_kit.backends.local.proof import opened
-from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import RemoteProtocolError, SandboxTimeoutError
 from sandbox_kit.guard import guarding
+from sandbox_kit.host import pin
+from sandbox_kit.host.system import Descriptor
 from sandbox_kit.rules.ruleset import PermissionRule, PermissionRuleset
 from sandbox_kit.search import scan
 from sandbox_kit.testing.host import give_away, ordinary_user

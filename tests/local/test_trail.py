@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sandbox_kit.backends.local import LocalBackend, trail
-from sandbox_kit.backends.local.system import Descriptor
-from sandbox_kit.backends.local.trail import HELD, Trail, descend
+from sandbox_kit.backends.local import LocalBackend
 from sandbox_kit.errors import PermissionDeniedError
+from sandbox_kit.host import trail
+from sandbox_kit.host.system import Descriptor
+from sandbox_kit.host.trail import HELD, Trail, descend
 from sandbox_kit.primitives import allow
 
 from .descriptors import opened_beneath

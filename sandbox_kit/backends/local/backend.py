@@ -18,10 +18,6 @@ from sandbox_kit import walk
 from sandbox_kit.arguments import check_timeout
 from sandbox_kit.backends.local import change, scan, search
 from sandbox_kit.backends.local.closed import Opened
-from sandbox_kit.backends.local.pin import Root, Spot, of_its_kind
-from sandbox_kit.backends.local.prefixes import Prefixes
-from sandbox_kit.backends.local.system import Descriptor, host_name, rename_noreplace, told_of
-from sandbox_kit.backends.local.trail import DIRECTORY, NOFOLLOW
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -35,6 +31,10 @@ from sandbox_kit.errors import (
     SandboxUnavailableError,
     printable,
 )
+from sandbox_kit.host.pin import Root, Spot, of_its_kind
+from sandbox_kit.host.prefixes import Prefixes
+from sandbox_kit.host.system import Descriptor, host_name, rename_noreplace, told_of
+from sandbox_kit.host.trail import DIRECTORY, NOFOLLOW
 from sandbox_kit.paths import join, left_behind, within
 from sandbox_kit.primitives import Authorize, Entry, Operations, Query, allow, settle
 from sandbox_kit.search.matches import Matches, SearchReport

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from attrs import field, frozen
 
-from sandbox_kit.backends.local.pin import Spot, lookup, of_its_kind
-from sandbox_kit.backends.local.system import Descriptor, told_of
-from sandbox_kit.backends.local.trail import DIRECTORY, NOFOLLOW, Trail
-from sandbox_kit.backends.local.unfinished import new_name
 from sandbox_kit.errors import PathIsDirectoryError, SandboxConflictError, printable
+from sandbox_kit.host.pin import Spot, lookup, of_its_kind
+from sandbox_kit.host.system import Descriptor, told_of
+from sandbox_kit.host.trail import DIRECTORY, NOFOLLOW, Trail
+from sandbox_kit.host.unfinished import new_name
 from sandbox_kit.paths import join
 from sandbox_kit.primitives import Authorize, Operations
 from sandbox_kit.streams import CHUNK

@@ -10,8 +10,8 @@ import os
 import stat
 from contextlib import suppress
 
-from sandbox_kit.backends.local.system import Descriptor
-from sandbox_kit.backends.local.trail import DIRECTORY, NOFOLLOW, Trail
+from sandbox_kit.host.system import Descriptor
+from sandbox_kit.host.trail import DIRECTORY, NOFOLLOW, Trail
 
 __all__ = ["Opened"]
 

@@ -28,7 +28,6 @@ from attrs import asdict
 from sandbox_kit.backends.local import base, mounting, probe
 from sandbox_kit.backends.local.cover import Wanted
 from sandbox_kit.backends.local.etc import make_etc
-from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.layout import Layout
 from sandbox_kit.backends.local.masks import Mount, Rules
 from sandbox_kit.backends.local.namespace import Namespaces
@@ -36,7 +35,6 @@ from sandbox_kit.backends.local.nesting import lineage_of
 from sandbox_kit.backends.local.occupancy import Place, occupy
 from sandbox_kit.backends.local.scratch import own_directory
 from sandbox_kit.backends.local.seccomp import call_filter
-from sandbox_kit.backends.local.system import close_all, hold_standard_descriptors
 from sandbox_kit.errors import (
     InvalidArgumentError,
     SandboxError,
@@ -44,6 +42,8 @@ from sandbox_kit.errors import (
     UnsupportedError,
     printable,
 )
+from sandbox_kit.host.forks import abandon_in_child
+from sandbox_kit.host.system import close_all, hold_standard_descriptors
 from sandbox_kit.paths import within
 from sandbox_kit.primitives import Masks
 from sandbox_kit.types import Limits

@@ -13,8 +13,8 @@ from sandbox_kit.backends.local.exposed import hidden_beneath
 from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, identity
 from sandbox_kit.backends.local.plan import plan
 from sandbox_kit.backends.local.scratch import own_directory
-from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import PolicyError
+from sandbox_kit.host.system import Descriptor
 from sandbox_kit.paths import within
 
 __all__ = ["Cover", "Shown", "Wanted"]

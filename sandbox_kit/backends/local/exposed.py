@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from sandbox_kit.backends.local.base import Tree
 from sandbox_kit.backends.local.masks import DIRECTORY, Found, Rules, Walker, changed
 from sandbox_kit.backends.local.plan import MAX_FILE_MASKS, MAX_MOUNTS, folded, refuse_too_long
-from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import UnsupportedError, printable
+from sandbox_kit.host.system import Descriptor
 
 __all__ = ["MAX_ENTRIES", "hidden_beneath"]
 

@@ -18,11 +18,11 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 from sandbox_kit.backends.local import supervisor
-from sandbox_kit.backends.local.aside import Latch, begin
-from sandbox_kit.backends.local.forks import abandon_in_child
-from sandbox_kit.backends.local.system import add_pipes
 from sandbox_kit.backends.local.tree import END_WITHIN, Reply, Tree
 from sandbox_kit.errors import SandboxUnavailableError
+from sandbox_kit.host.aside import Latch, begin
+from sandbox_kit.host.forks import abandon_in_child
+from sandbox_kit.host.system import add_pipes
 
 _REAPED_WITHIN = 0.1
 _STAND_IN = 'printf "%s: %s\\n" "$1" "$2" >&2; exit "$3"'

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from sandbox_kit.arguments import check_timeout
-from sandbox_kit.backends.local.aside import Latch, begin
-from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.job import Job
-from sandbox_kit.backends.local.output import Lines, Stream
 from sandbox_kit.backends.local.tree import END_WITHIN
 from sandbox_kit.contract import Process
 from sandbox_kit.errors import SandboxTimeoutError, SandboxUnavailableError
+from sandbox_kit.host.aside import Latch, begin
+from sandbox_kit.host.forks import abandon_in_child
+from sandbox_kit.output import Lines, Stream
 
 _COMPLAINT = 1000
 """How many bytes of the end of standard error are kept for the judgement of a command's end."""

@@ -17,12 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 
 from sandbox_kit.backends.local import supervisor
-from sandbox_kit.backends.local.feed import CHUNK, Feed, Watch
-from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.groups import GroupTree
-from sandbox_kit.backends.local.output import Stream
 from sandbox_kit.backends.local.supervised import take
-from sandbox_kit.backends.local.system import add_pipes
 from sandbox_kit.backends.local.tree import Tree
 from sandbox_kit.backends.local.usage import descendants
 from sandbox_kit.errors import (
@@ -34,6 +30,10 @@ from sandbox_kit.errors import (
     SandboxUnavailableError,
     UnsupportedError,
 )
+from sandbox_kit.host.feed import CHUNK, Feed, Watch
+from sandbox_kit.host.forks import abandon_in_child
+from sandbox_kit.host.system import add_pipes
+from sandbox_kit.output import Stream
 
 logger = logging.getLogger("sandbox_kit")
 

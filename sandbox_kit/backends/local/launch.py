@@ -11,13 +11,13 @@ from functools import partial
 from attrs import frozen
 
 from sandbox_kit.backends.local import confine
-from sandbox_kit.backends.local.aside import aside
 from sandbox_kit.backends.local.environment import command_environment
-from sandbox_kit.backends.local.pin import Root
 from sandbox_kit.backends.local.running import Running
 from sandbox_kit.backends.local.scratch import tidy
-from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError
+from sandbox_kit.host.aside import aside
+from sandbox_kit.host.pin import Root
+from sandbox_kit.host.system import Descriptor
 from sandbox_kit.primitives import Command, Masks
 from sandbox_kit.types import Limits
 

@@ -10,8 +10,8 @@ from typing import Literal
 
 from attrs import define, field, frozen
 
-from sandbox_kit.backends.local.system import Descriptor, open_beneath
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
+from sandbox_kit.host.system import Descriptor, open_beneath
 from sandbox_kit.primitives import Masks
 
 __all__ = [

@@ -24,14 +24,14 @@ from tempfile import TemporaryFile
 from attrs import define
 
 from sandbox_kit.backends.local import mounter, probe, process
-from sandbox_kit.backends.local.aside import aside
-from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.interpreter import start_helper
 from sandbox_kit.backends.local.layout import hiding_things
 from sandbox_kit.backends.local.masks import Kind, Mount
 from sandbox_kit.backends.local.scratch import own_directory
-from sandbox_kit.backends.local.system import Descriptor, add_pipes
 from sandbox_kit.errors import SandboxError
+from sandbox_kit.host.aside import aside
+from sandbox_kit.host.forks import abandon_in_child
+from sandbox_kit.host.system import Descriptor, add_pipes
 
 __all__ = ["arm", "awaiting", "request", "serve", "works"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sandbox_kit.backends.local import joiner
 from sandbox_kit.backends.local.interpreter import helper_interpreter
-from sandbox_kit.backends.local.system import Descriptor, add_pipes
+from sandbox_kit.host.system import Descriptor, add_pipes
 
 __all__ = ["Namespaces", "Status"]
 

@@ -27,8 +27,8 @@ from sandbox_kit.backends.local.locks import take_lock
 from sandbox_kit.backends.local.namespace import Namespaces, Status
 from sandbox_kit.backends.local.nesting import NESTING, Key, take_lineage
 from sandbox_kit.backends.local.scratch import own_directory
-from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import SandboxTimeoutError
+from sandbox_kit.host.system import Descriptor
 
 __all__ = ["Place", "occupy"]
 

@@ -8,8 +8,8 @@ import shutil
 import sys
 
 from sandbox_kit.backends.local import process
-from sandbox_kit.backends.local.system import Descriptor, hold_standard_descriptors
 from sandbox_kit.errors import SandboxError, UnsupportedError
+from sandbox_kit.host.system import Descriptor, hold_standard_descriptors
 from sandbox_kit.paths import within
 from sandbox_kit.types import CommandResult
 

@@ -19,7 +19,6 @@ from sandbox_kit.arguments import MAX_OUTPUT
 from sandbox_kit.backends.local.environment import encode_environment
 from sandbox_kit.backends.local.handle import LocalProcess, Service
 from sandbox_kit.backends.local.job import Job
-from sandbox_kit.backends.local.output import Capture, OnOutput
 from sandbox_kit.backends.local.running import Running
 from sandbox_kit.backends.local.tree import END_WITHIN
 from sandbox_kit.errors import (
@@ -27,6 +26,7 @@ from sandbox_kit.errors import (
     InvalidArgumentError,
     SandboxUnavailableError,
 )
+from sandbox_kit.output import Capture, OnOutput
 from sandbox_kit.types import CommandResult
 
 __all__ = ["LocalProcess", "run", "spawn"]

@@ -8,9 +8,9 @@ from collections.abc import Generator, Iterable
 
 from attrs import frozen
 
-from sandbox_kit.backends.local.pin import NOFOLLOW, Root
-from sandbox_kit.backends.local.system import Descriptor
 from sandbox_kit.errors import PathEscapeError
+from sandbox_kit.host.pin import NOFOLLOW, Root
+from sandbox_kit.host.system import Descriptor
 from sandbox_kit.paths import display, join, parts, relative
 from sandbox_kit.search.hits import Hit, confirm
 from sandbox_kit.search.runs import Found, Run, as_text

@@ -13,9 +13,9 @@ from typing import BinaryIO
 from sandbox_kit.backends.local.environment import encode_environment
 from sandbox_kit.backends.local.job import Job
 from sandbox_kit.backends.local.launch import Launch
-from sandbox_kit.backends.local.output import Stream
 from sandbox_kit.backends.local.sandbox import LocalSandbox
 from sandbox_kit.errors import CommandTimeoutError
+from sandbox_kit.output import Stream
 from sandbox_kit.primitives import Authorize, Command, Masks, Operations
 from sandbox_kit.types import CommandResult
 

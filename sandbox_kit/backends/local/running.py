@@ -7,11 +7,11 @@ import threading
 import time
 from weakref import WeakSet
 
-from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.job import Job
 from sandbox_kit.backends.local.tree import END_WITHIN
 from sandbox_kit.backends.local.usage import usage_of
 from sandbox_kit.errors import SandboxClosedError
+from sandbox_kit.host.forks import abandon_in_child
 from sandbox_kit.types import Usage
 
 __all__ = ["Running"]

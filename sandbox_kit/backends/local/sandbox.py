@@ -16,10 +16,8 @@ from sandbox_kit.arguments import check_timeout
 from sandbox_kit.backends.local import confine, process, temporary
 from sandbox_kit.backends.local.backend import LocalBackend
 from sandbox_kit.backends.local.launch import Launch, Terms, check_user
-from sandbox_kit.backends.local.pin import Root
 from sandbox_kit.backends.local.preload import load_all
 from sandbox_kit.backends.local.running import Running
-from sandbox_kit.backends.local.system import host_name
 from sandbox_kit.contract import Backend, Process, Sandbox
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -27,6 +25,8 @@ from sandbox_kit.errors import (
     PathNotDirectoryError,
     SandboxClosedError,
 )
+from sandbox_kit.host.pin import Root
+from sandbox_kit.host.system import host_name
 from sandbox_kit.primitives import Authorize, Command, Masks, Operations, settle
 from sandbox_kit.types import Capabilities, CommandResult, Limits, Usage
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator
 
 from attrs import frozen
 
-from sandbox_kit.backends.local.pin import Spot
-from sandbox_kit.backends.local.system import Descriptor, path_error, told_of
-from sandbox_kit.backends.local.trail import Trail
-from sandbox_kit.backends.local.unfinished import is_unfinished
+from sandbox_kit.host.pin import Spot
+from sandbox_kit.host.system import Descriptor, path_error, told_of
+from sandbox_kit.host.trail import Trail
+from sandbox_kit.host.unfinished import is_unfinished
 from sandbox_kit.paths import display, join
 from sandbox_kit.primitives import Authorize, Entry, Operations
 from sandbox_kit.types import FileInfo, Operation, Skipped

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from sandbox_kit.backends.local.proof import Proof, Tree, opened
 from sandbox_kit.backends.local.scan import NOWHERE, Leads, Scan
-from sandbox_kit.backends.local.system import Descriptor, path_error
-from sandbox_kit.backends.local.unfinished import is_unfinished
 from sandbox_kit.errors import LimitExceededError, RemoteProtocolError, SandboxTimeoutError
+from sandbox_kit.host.system import Descriptor, path_error
+from sandbox_kit.host.unfinished import is_unfinished
 from sandbox_kit.paths import join, normalise, relative, within
 from sandbox_kit.primitives import Authorize, Operations, Query, allow
 from sandbox_kit.search.dialect import GREP_ENV, parse

@@ -28,11 +28,11 @@ from contextlib import suppress
 from functools import cache, partial
 
 from sandbox_kit.backends.local import supervisor
-from sandbox_kit.backends.local.aside import aside
-from sandbox_kit.backends.local.forks import abandon_in_child
 from sandbox_kit.backends.local.interpreter import start_helper
 from sandbox_kit.backends.local.tree import END_WITHIN, Reply, Tree
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError
+from sandbox_kit.host.aside import aside
+from sandbox_kit.host.forks import abandon_in_child
 
 MAX_IDLE = 4
 

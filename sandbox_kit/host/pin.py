@@ -17,9 +17,6 @@ from functools import cached_property
 
 from attrs import frozen
 
-from sandbox_kit.backends.local.prefixes import Prefixes
-from sandbox_kit.backends.local.system import Descriptor, open_beneath, told_of
-from sandbox_kit.backends.local.trail import DIRECTORY, NOFOLLOW, PATH, WALK, descend
 from sandbox_kit.errors import (
     NotRegularFileError,
     PathEscapeError,
@@ -30,6 +27,9 @@ from sandbox_kit.errors import (
     SandboxError,
     printable,
 )
+from sandbox_kit.host.prefixes import Prefixes
+from sandbox_kit.host.system import Descriptor, open_beneath, told_of
+from sandbox_kit.host.trail import DIRECTORY, NOFOLLOW, PATH, WALK, descend
 from sandbox_kit.paths import climbs, join, left_behind, normalise, parts, within
 from sandbox_kit.types import Identity
 

@@ -6,7 +6,7 @@ import errno
 import os
 from collections import deque
 
-from sandbox_kit.backends.local.system import Descriptor, open_beneath
+from sandbox_kit.host.system import Descriptor, open_beneath
 from sandbox_kit.paths import parts
 
 __all__ = ["DIRECTORY", "HELD", "NOFOLLOW", "PATH", "WALK", "Trail", "descend"]
