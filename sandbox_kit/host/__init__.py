@@ -1,1 +1,1 @@
-"""This process and the host's file system: descriptors, paths pinned against links, forks, threads that no Ctrl-C reaches."""
+"""This process and the host's file system: descriptors, pinned paths, forks, threads that no Ctrl-C reaches."""
