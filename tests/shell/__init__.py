@@ -1,0 +1,1 @@
+"""The shell that stays, and the files behind it."""
