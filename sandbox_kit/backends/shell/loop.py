@@ -21,7 +21,7 @@ __all__ = ["Call", "Loop", "Take", "encode"]
 Take = Callable[[Stream, bytes], None]
 
 _OPENING = b"exec 8>/proc/self/fd/1 9>/proc/self/fd/2 >/dev/null 2>/dev/null\n"
-_FRAME = "{{\necho {begin} >&8; echo {begin} >&9\n{body}\necho {end} $c >&8; echo {end} $c >&9\n}}\n"
+_FRAME = "{{\nc=0 s=0; echo {begin} >&8; echo {begin} >&9\n{body}\necho {end} $c >&8; echo {end} $s >&9\n}}\n"
 
 
 def encode(script: str) -> bytes:
@@ -48,7 +48,8 @@ class Loop:
         """Begin to run a script.
 
         Args:
-            body: shell code that leaves its exit code in ``c``. What it prints is to go to descriptors 8 and 9.
+            body: shell code that leaves its exit code in ``c`` and, where there is more to tell, a number in ``s``.
+                What it prints is to go to descriptors 8 and 9.
             take: called with each piece of output, as it arrives.
             deadline: on the clock of :func:`time.monotonic`.
 
@@ -99,6 +100,11 @@ class Call:
         return self._code is not None and self._readers["stderr"].exit_code is not None
 
     @property
+    def told(self) -> int:
+        """What the script left in ``s``, after its end."""
+        return self._readers["stderr"].exit_code or 0
+
+    @property
     def begun(self) -> bool:
         """Whether the shell has read the whole script and runs it: what is sent now, the script reads."""
         return self._readers["stdout"].begun
@@ -139,10 +145,17 @@ class Call:
         assert self._code is not None
         return self._code
 
-    def step(self, *, to_send: bool = False) -> None:
-        """Wait for something to arrive, or *to_send* for room, and take what there is."""
+    def step(self, *, to_send: bool = False, patience: float | None = None) -> bool:
+        """Wait for something to arrive, or *to_send* for room, and take what there is.
+
+        Args:
+            patience: how long to wait at most, in seconds.
+
+        Returns:
+            Whether something has arrived.
+        """
         with _giving_up(self._loop):
-            self._duplex.wait(self._left(), to_send=to_send)
+            self._duplex.wait(_earlier(self._left(), patience), to_send=to_send)
             pieces = self._duplex.receive()
             if pieces is None:
                 raise SandboxUnavailableError("the shell in the sandbox ended before the command did")
@@ -150,6 +163,7 @@ class Call:
                 self._readers[stream].feed(data)
             if not pieces:
                 self._left()
+            return bool(pieces)
 
     def _left(self) -> float | None:
         """Seconds until the deadline."""
@@ -159,6 +173,10 @@ class Call:
         if left <= 0:
             raise SandboxTimeoutError("the sandbox did not answer in time")
         return left
+
+
+def _earlier(left: float | None, patience: float | None) -> float | None:
+    return min((seconds for seconds in (left, patience) if seconds is not None), default=None)
 
 
 @contextmanager

@@ -1,0 +1,281 @@
+"""One container: what it may do, how it is made, found again, and removed with nothing left over."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+from attrs import field, frozen
+from docker.errors import NotFound
+from docker.types import LogConfig, Mount
+
+from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
+from sandbox_kit.backends.docker.preparing import PLACE, SHELL, Prepared
+from sandbox_kit.errors import SandboxConflictError, SandboxUnavailableError
+from sandbox_kit.types import Limits
+
+__all__ = ["Terms", "Workspace", "bring_up", "end"]
+
+ID = "sandbox-kit.id"
+CONFIG = "sandbox-kit.config"
+
+MASKED = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+)
+READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+"""What engines mask by themselves, of which setting any of them takes the place."""
+
+_MAIN = "if sleep 0; then while :; do sleep 60; done; fi; while read -r _; do :; done"
+"""What the first process does: reap what is orphaned. Its input stays open, and nothing is on it."""
+
+_CPU_PERIOD = 100_000
+
+
+@frozen
+class Workspace:
+    """What is mounted at the work directory.
+
+    Attributes:
+        source: a volume's name, or a directory of the engine's machine.
+        bound: whether it is a directory.
+        ours: whether the library makes the volume, and purges it.
+    """
+
+    source: str
+    bound: bool = False
+    ours: bool = False
+
+
+@frozen
+class Terms:
+    """What a container is made with; two that differ in any of it are two configurations.
+
+    Attributes:
+        image: as the caller named it.
+        user: as the caller named it.
+        network: a network mode of the engine.
+        read_only: whether the root file system is.
+        oci_runtime: such as ``"runsc"``; None is the engine's own.
+        labels: of the caller's.
+        env: variables for every command.
+    """
+
+    image: str
+    work_dir: str
+    workspace: Workspace
+    user: str | None = None
+    network: str = "none"
+    read_only: bool = False
+    oci_runtime: str | None = None
+    limits: Limits = field(factory=Limits)
+    labels: Mapping[str, str] = field(factory=dict)
+    env: Mapping[str, str] = field(factory=dict)
+
+    def digest(self) -> str:
+        """What tells two configurations apart."""
+        told = {name: str(getattr(self, name)) for name in ("image", "work_dir", "workspace", "user", "network")}
+        told |= {name: str(getattr(self, name)) for name in ("read_only", "oci_runtime", "limits")}
+        told |= {name: json.dumps(dict(getattr(self, name)), sort_keys=True) for name in ("labels", "env")}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+
+
+@contextmanager
+def bring_up(
+    engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared
+) -> Iterator[tuple[str, bool]]:
+    """Have the container run, the one that exists or a new one; if the block fails, remove what this made.
+
+    Yields:
+        Its id, and whether it is new.
+
+    Raises:
+        SandboxConflictError: a stranger's container, or one of another configuration, has the name.
+        InvalidArgumentError: the engine refuses a limit, network mode or OCI runtime.
+        SandboxUnavailableError: the engine could not.
+    """
+    undo = ExitStack()
+    with undo:
+        found = find(engine, name, sandbox_id, terms)
+        if found is None and terms.workspace.ours and create_volume(engine, terms.workspace.source, sandbox_id):
+            undo.callback(remove_volume, engine, terms.workspace.source)
+        if found is None:
+            container = create(engine, name, sandbox_id, terms, prepared)
+            undo.callback(remove, engine, container)
+        else:
+            container = str(found["Id"])
+        start(engine, container)
+        yield container, found is None
+        undo.pop_all()
+
+
+def end(engine: Engine, name: str, sandbox_id: str, terms: Terms, *, keep: bool, purge: bool) -> None:
+    """Remove the container, or *keep* it stopped; with *purge* remove the volume that the library made.
+
+    What is gone, or is another's, is left as it is.
+
+    Raises:
+        SandboxUnavailableError: the engine cannot be reached, or another container uses the volume.
+    """
+    found = _look_up(engine, name)
+    if found is not None and (found["Config"]["Labels"] or {}).get(ID) == sandbox_id:
+        if keep and not purge:
+            halt(engine, found["Id"])
+        else:
+            remove(engine, found["Id"])
+    if purge and terms.workspace.ours:
+        remove_volume(engine, terms.workspace.source)
+
+
+def find(engine: Engine, name: str, sandbox_id: str, terms: Terms) -> dict[str, Any] | None:
+    """The container that has *name*, as the engine describes it; None where there is none.
+
+    Raises:
+        SandboxConflictError: it is a stranger's, or has another configuration.
+    """
+    found = _look_up(engine, name)
+    if found is None:
+        return None
+    labels = found["Config"]["Labels"] or {}
+    if labels.get(ID) != sandbox_id:
+        raise SandboxConflictError(f"the container {name!r} is not a sandbox's: choose another sandbox_id")
+    if labels.get(CONFIG) != terms.digest():
+        raise SandboxConflictError(f"sandbox {sandbox_id!r} exists with another configuration: stop it first")
+    return found
+
+
+def _look_up(engine: Engine, name: str) -> dict[str, Any] | None:
+    with translated():
+        try:
+            return dict(engine.api.inspect_container(name))
+        except NotFound:
+            return None
+
+
+def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared) -> str:
+    """Make the container; return its id.
+
+    Raises:
+        InvalidArgumentError: the engine refuses a limit, network mode or OCI runtime.
+        SandboxConflictError: the name is taken by now.
+        SandboxUnavailableError: the engine could not.
+    """
+    labels = {**terms.labels, ID: sandbox_id, CONFIG: terms.digest()}
+    with translated():
+        made = engine.api.create_container(
+            prepared.image,
+            command=["-c", _MAIN],
+            entrypoint=[SHELL],
+            name=name,
+            user="0:0",
+            working_dir="/",
+            hostname="sandbox",
+            environment={},
+            stdin_open=True,
+            labels=labels,
+            healthcheck={"test": ["NONE"]},
+            host_config=_host_config(engine, terms),
+        )
+    return str(made["Id"])
+
+
+def _host_config(engine: Engine, terms: Terms) -> dict[str, Any]:
+    limits = terms.limits
+    config = engine.api.create_host_config(
+        network_mode=terms.network,
+        read_only=terms.read_only,
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        log_config=LogConfig(type="none"),
+        runtime=terms.oci_runtime,
+        mem_limit=limits.mem_limit,
+        memswap_limit=limits.memswap_limit,
+        cpu_shares=limits.cpu_shares,
+        cpu_period=_CPU_PERIOD if limits.cpus else None,
+        cpu_quota=int(limits.cpus * _CPU_PERIOD) if limits.cpus else None,
+        pids_limit=limits.pids_limit,
+        tmpfs=_tmpfs(terms),
+        mounts=[_mount(terms)],
+    )
+    config["MaskedPaths"] = list(MASKED)
+    config["ReadonlyPaths"] = [*READ_ONLY, PLACE]
+    return dict(config)
+
+
+def _tmpfs(terms: Terms) -> dict[str, str] | None:
+    size = terms.limits.tmpfs_size
+    if size is None and not terms.read_only:
+        return None
+    return {"/tmp": "mode=1777,exec" + (f",size={size}" if size is not None else "")}
+
+
+def _mount(terms: Terms) -> Mount:
+    workspace = terms.workspace
+    return Mount(terms.work_dir, workspace.source, type="bind" if workspace.bound else "volume")
+
+
+def start(engine: Engine, container: str) -> None:
+    """Start a container; one that runs is fine.
+
+    Raises:
+        SandboxUnavailableError: the engine could not.
+    """
+    with translated():
+        engine.api.start(container)
+
+
+def halt(engine: Engine, name: str) -> None:
+    """End what runs in a container, and keep it; one that is stopped or gone is fine."""
+    with suppress(SandboxConflictError), missing_is_fine():
+        engine.api.kill(name)
+        engine.api.wait(name, timeout=10)
+
+
+def remove(engine: Engine, name: str) -> None:
+    """Remove a container, running or not; one that is gone, or being removed by another, is fine."""
+    with suppress(SandboxConflictError), missing_is_fine():
+        engine.api.remove_container(name, v=True, force=True)
+
+
+def create_volume(engine: Engine, name: str, sandbox_id: str) -> bool:
+    """Make a volume; whether it was not there before."""
+    if _is_volume(engine, name):
+        return False
+    with translated():
+        engine.api.create_volume(name, labels={ID: sandbox_id})
+    return True
+
+
+def _is_volume(engine: Engine, name: str) -> bool:
+    with translated():
+        try:
+            engine.api.inspect_volume(name)
+        except NotFound:
+            return False
+    return True
+
+
+def remove_volume(engine: Engine, name: str) -> None:
+    """Remove a volume; one that is gone is fine.
+
+    Raises:
+        SandboxUnavailableError: another container uses it.
+    """
+    try:
+        with missing_is_fine():
+            engine.api.remove_volume(name)
+    except SandboxConflictError as error:
+        raise SandboxUnavailableError(f"the volume {name} is still in use: {error}") from error

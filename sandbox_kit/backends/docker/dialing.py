@@ -1,0 +1,115 @@
+"""A raw connection to the engine, for a stream that both sides write to at will.
+
+docker-py serves every plain request. It hides the connection of a hijacked one behind objects
+that differ by transport, so that one is opened here: each transport comes down to a socket.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from sandbox_kit.backends.docker.relay import relayed
+from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError
+
+__all__ = ["DEFAULT_HOST", "Wire", "hijack"]
+
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+_DIAL_WITHIN = 20.0
+"""Seconds that connecting and the engine's first answer may take, each."""
+
+_SSH = 'ssh -o BatchMode=yes "$@" <&0 2>/dev/null &'
+"""In the background of a shell that ends at once, so that it is no child of this process."""
+
+Wire = socket.socket
+"""A connected socket that can be polled and of which each half can be ended: never one of TLS itself."""
+
+
+def hijack(url: str, path: str, body: object, *, certificates: str | None = None) -> Wire:
+    """Send a request that turns its connection into a raw stream, and return that.
+
+    Args:
+        url: the engine, as in ``DOCKER_HOST``.
+        path: of the request, with the API's version.
+        body: sent as JSON.
+        certificates: a directory with ``ca.pem``, ``cert.pem`` and ``key.pem``; None for no TLS.
+
+    Raises:
+        SandboxUnavailableError: the engine cannot be reached, or refused.
+    """
+    try:
+        wire = _dial(urlsplit(url), certificates)
+    except (OSError, ValueError) as error:
+        raise SandboxUnavailableError(f"no connection to the Docker engine at {url}: {error}") from error
+    try:
+        _upgrade(wire, path, body)
+    except BaseException as error:
+        wire.close()
+        if isinstance(error, OSError | http.client.HTTPException):
+            raise SandboxUnavailableError(f"the Docker engine at {url} did not open a stream: {error}") from error
+        raise
+    return wire
+
+
+def _dial(url: SplitResult, certificates: str | None) -> Wire:
+    if url.scheme == "unix":
+        return _dial_unix(url.path)
+    if url.scheme == "ssh":
+        return _dial_ssh(url)
+    if url.scheme not in ("tcp", "http", "https"):
+        raise InvalidArgumentError(f"DOCKER_HOST: {url.scheme!r} is none of unix, tcp, http, https and ssh")
+    host, port = url.hostname or "localhost", url.port or (2376 if certificates else 2375)
+    wire = socket.create_connection((host, port), timeout=_DIAL_WITHIN)
+    wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if certificates is None and url.scheme != "https":
+        return wire
+    return relayed(_context(certificates).wrap_socket(wire, server_hostname=host))
+
+
+def _dial_unix(path: str) -> Wire:
+    wire = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        wire.settimeout(_DIAL_WITHIN)
+        wire.connect(path)
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+def _dial_ssh(url: SplitResult) -> Wire:
+    """A socket whose other end is ``docker system dial-stdio`` on the engine's machine; it ends with the socket."""
+    port = ["-p", str(url.port)] if url.port else []
+    user = ["-l", url.username] if url.username else []
+    call = [*port, *user, "--", url.hostname or "", "docker system dial-stdio"]
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.settimeout(_DIAL_WITHIN)
+        subprocess.run(["/bin/sh", "-c", _SSH, "sh", *call], stdin=theirs.fileno(), stdout=theirs.fileno(), check=True)
+    return ours
+
+
+def _context(certificates: str | None) -> ssl.SSLContext:
+    if certificates is None:
+        return ssl.create_default_context()
+    place = Path(certificates)
+    context = ssl.create_default_context(cafile=place / "ca.pem")
+    context.load_cert_chain(place / "cert.pem", place / "key.pem")
+    return context
+
+
+def _upgrade(wire: Wire, path: str, body: object) -> None:
+    """Send the request; the engine says nothing on the stream before it is spoken to, so no byte is read too much."""
+    connection = http.client.HTTPConnection("docker")
+    connection.sock = wire
+    headers = {"Content-Type": "application/json", "Connection": "Upgrade", "Upgrade": "tcp"}
+    connection.request("POST", path, json.dumps(body), headers)
+    response = connection.getresponse()
+    if response.status not in (101, 200):
+        raise http.client.HTTPException(f"{response.status} {os.fsdecode(response.read(1000)).strip()}")

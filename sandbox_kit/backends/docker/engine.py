@@ -1,0 +1,170 @@
+"""The connection to a Docker engine: docker-py for requests, and what its errors mean here."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.utils import kwargs_from_env
+
+from sandbox_kit.backends.docker.dialing import DEFAULT_HOST, Wire, hijack
+from sandbox_kit.errors import (
+    InvalidArgumentError,
+    SandboxConflictError,
+    SandboxError,
+    SandboxTimeoutError,
+    SandboxUnavailableError,
+)
+
+__all__ = ["Engine", "connect", "missing_is_fine", "translated"]
+
+_ANSWER_WITHIN = 60
+"""Seconds that the engine may take for one request."""
+
+_BUSY = (409,)
+_REFUSED = (400,)
+
+
+class Engine:
+    """One engine, for one process; safe to use from several threads.
+
+    Args:
+        url: as in ``DOCKER_HOST``.
+        settings: docker-py's own, of TLS.
+
+    Attributes:
+        api: docker-py's low-level client.
+
+    Raises:
+        SandboxUnavailableError: it cannot be reached.
+    """
+
+    def __init__(self, url: str, settings: Mapping[str, Any]) -> None:
+        self.url = url
+        with translated():
+            self.api = docker.APIClient(
+                base_url=url, version="auto", timeout=_ANSWER_WITHIN, use_ssh_client=True, **settings
+            )
+
+    def exec_stream(
+        self, container: str, argv: list[str], *, user: str, env: Mapping[str, str], work_dir: str | None = None
+    ) -> tuple[str, Wire]:
+        """Start a program in a container.
+
+        Returns:
+            The id of the exec, and its stream.
+
+        Raises:
+            SandboxUnavailableError: the container does not run, or the engine is gone.
+        """
+        with self.execs():
+            made = self.api.exec_create(
+                container, argv, stdin=True, user=user, environment=dict(env), workdir=work_dir or None
+            )
+        path = f"/v{self.api.api_version}/exec/{made['Id']}/start"
+        return made["Id"], hijack(self.url, path, {"Detach": False, "Tty": False}, certificates=_certificates())
+
+    def exec_pid(self, exec_id: str) -> int:
+        """The process id of an exec, as the engine's machine counts."""
+        with translated():
+            return int(self.api.exec_inspect(exec_id)["Pid"])
+
+    @contextmanager
+    def execs(self) -> Iterator[None]:
+        """Raise SandboxUnavailableError where the engine says that a container does not run."""
+        try:
+            with translated():
+                yield
+        except SandboxConflictError as error:
+            raise SandboxUnavailableError(str(error)) from error
+
+    def exec_ended(self, exec_id: str) -> int | None:
+        """The exit code of an exec; None while it runs.
+
+        Raises:
+            SandboxUnavailableError: the engine does not know it any more.
+        """
+        with translated():
+            told = self.api.exec_inspect(exec_id)
+        return None if told["Running"] else int(told["ExitCode"] or 0)
+
+
+_engines: dict[tuple[int, str], Engine] = {}
+_connecting = threading.Lock()
+
+
+def connect() -> Engine:
+    """The engine that ``DOCKER_HOST``, ``DOCKER_TLS_VERIFY`` and ``DOCKER_CERT_PATH`` name, for this process.
+
+    Raises:
+        SandboxUnavailableError: it cannot be reached.
+    """
+    url = os.environ.get("DOCKER_HOST") or DEFAULT_HOST
+    key = os.getpid(), url
+    with _connecting:
+        if key not in _engines:
+            _engines[key] = Engine(url, {k: v for k, v in kwargs_from_env().items() if k == "tls"})
+        return _engines[key]
+
+
+def _certificates() -> str | None:
+    if not os.environ.get("DOCKER_TLS_VERIFY"):
+        return None
+    return os.environ.get("DOCKER_CERT_PATH") or os.path.expanduser("~/.docker")
+
+
+if hasattr(os, "register_at_fork"):
+
+    def _new_lock() -> None:
+        global _connecting
+        _connecting = threading.Lock()
+
+    os.register_at_fork(after_in_child=_new_lock)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise this library's error for one of docker-py's or of what it is built on.
+
+    ==================================  ===================================================
+    of the engine                       here
+    ==================================  ===================================================
+    404                                 ``SandboxUnavailableError``
+    409                                 ``SandboxConflictError``
+    400                                 ``InvalidArgumentError``
+    any other status, no connection     ``SandboxUnavailableError``
+    no answer in time                   ``SandboxTimeoutError``
+    ==================================  ===================================================
+    """
+    try:
+        yield
+    except APIError as error:
+        raise _of_status(error) from error
+    except requests.Timeout as error:
+        told = f"the Docker engine did not answer within {_ANSWER_WITHIN} s"
+        raise SandboxTimeoutError(told, _ANSWER_WITHIN) from error
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise SandboxUnavailableError(f"the Docker engine cannot be reached: {error}") from error
+
+
+def _of_status(error: APIError) -> SandboxError:
+    told = f"the Docker engine refused: {error.explanation or error}"
+    status = error.response.status_code if error.response is not None else 0
+    if status in _BUSY:
+        return SandboxConflictError(told)
+    if status in _REFUSED:
+        return InvalidArgumentError(told)
+    return SandboxUnavailableError(told)
+
+
+@contextmanager
+def missing_is_fine() -> Iterator[None]:
+    """Let pass that something is not there, as when two callers remove it."""
+    with translated(), suppress(NotFound, ImageNotFound):
+        yield

@@ -1,0 +1,333 @@
+"""DockerSandbox: files and commands in a container of a Docker engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import posixpath
+import re
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from os import PathLike
+from typing import Any
+from uuid import uuid4
+
+from sandbox_kit.arguments import check_string, check_timeout
+from sandbox_kit.backends.docker import container as containers
+from sandbox_kit.backends.docker.container import Terms, Workspace
+from sandbox_kit.backends.docker.engine import Engine, connect
+from sandbox_kit.backends.docker.preparing import prepare
+from sandbox_kit.backends.docker.running import Running
+from sandbox_kit.backends.shell.commands import script
+from sandbox_kit.backends.shell.files import ShellFiles
+from sandbox_kit.backends.shell.loop import Loop
+from sandbox_kit.contract import Backend, Process, Sandbox
+from sandbox_kit.errors import (
+    CommandTimeoutError,
+    InvalidArgumentError,
+    PathAccessError,
+    SandboxClosedError,
+    SandboxError,
+    SandboxTimeoutError,
+    SandboxUnavailableError,
+    UnsupportedError,
+)
+from sandbox_kit.output import Capture
+from sandbox_kit.primitives import Authorize, Command, Masks, Operations
+from sandbox_kit.types import Capabilities, CommandResult, Limits, Usage, parse_size
+
+__all__ = ["DockerSandbox"]
+
+_log = logging.getLogger("sandbox_kit")
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ANSWER_WITHIN = 30.0
+"""Seconds that the first look into a new container may take."""
+
+
+class DockerSandbox(ShellFiles, Sandbox):
+    """Files and commands in a container.
+
+    Commands run without capabilities and cannot gain any, and **without a network unless one is
+    asked for**. What they leave running ends with them. The engine is the one that
+    ``DOCKER_HOST`` names; it may be on another machine.
+
+    ``stop()`` removes the container and keeps the workspace. ``stop(purge=True)`` removes the
+    workspace too if the library made it: the volume that it is without *workspace*.
+
+    Args:
+        image: a name, tag or id; pulled if the engine does not have it.
+        sandbox_id: 1 to 64 of ``A-Za-z0-9._-``, the first alphanumeric. A sandbox of this name that exists,
+            here or in another process, is the one that ``start()`` begins to use. None makes one up, and
+            leaving ``with`` then removes the workspace too, unless *workspace* is given.
+        workspace: a directory of the engine's machine, as a path or a text with a slash; or a volume's name.
+            None is a volume of the sandbox's own.
+        work_dir: where it is mounted.
+        user: whom commands run as, a name or uid, a group may follow after ``:``. None is the image's own.
+        limits: ceilings, held by the engine.
+        network: a network mode of the engine: ``"none"``, ``"bridge"``, or a network's name.
+        read_only: whether the root file system is; ``/tmp`` and the workspace stay writable.
+        oci_runtime: such as ``"runsc"`` or ``"kata"``; None is the engine's own.
+        env: variables for every command.
+        labels: for the container.
+        persist: whether ``stop()`` keeps the container, stopped, with what was installed in it.
+        default_timeout: the time limit of a command that gives none, in seconds; None for no limit.
+        max_read_bytes, file_timeout: as for every backend.
+
+    Raises:
+        InvalidArgumentError: an argument that no sandbox could have; at the start, one that the engine refuses.
+        SandboxUnavailableError: at the start: no engine, or no such image.
+        SandboxConflictError: at the start: a stranger's container, or one of another configuration, has the name.
+        PathAccessError: at the start: commands could not write to the workspace.
+    """
+
+    def __init__(
+        self,
+        image: str,
+        *,
+        sandbox_id: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        work_dir: str = "/workspace",
+        user: str | int | None = None,
+        limits: Limits | None = None,
+        network: str = "none",
+        read_only: bool = False,
+        oci_runtime: str | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        persist: bool = False,
+        default_timeout: float | None = None,
+        max_read_bytes: int | str = Backend.max_read_bytes,
+        file_timeout: float = Backend.file_timeout,
+    ) -> None:
+        self._sandbox_id = uuid4().hex[:12] if sandbox_id is None else _checked_id(sandbox_id)
+        self._temporary = sandbox_id is None and workspace is None
+        self._terms = Terms(
+            image=check_string(image, "image"),
+            work_dir=_absolute(work_dir),
+            workspace=_workspace(workspace, self._sandbox_id),
+            user=None if user is None else str(user),
+            network=check_string(network, "network"),
+            read_only=read_only,
+            oci_runtime=oci_runtime,
+            limits=limits or Limits(),
+            labels=dict(labels or {}),
+            env=dict(env or {}),
+        )
+        self._persist = persist
+        self.default_timeout = check_timeout(default_timeout, "default_timeout")
+        self.max_read_bytes = parse_size(max_read_bytes, "max_read_bytes")
+        self.file_timeout = check_timeout(file_timeout, "file_timeout") or Backend.file_timeout
+        self._begin()
+
+    def _begin(self) -> None:
+        Sandbox.__init__(self)
+        self._running: Running | None = None
+        self._end: weakref.finalize[Any, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        left_out = {"_life", "_running", "_end"}
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def __repr__(self) -> str:
+        return f"DockerSandbox({self._terms.image!r}, sandbox_id={self._sandbox_id!r})"
+
+    @property
+    def id(self) -> str:
+        return self._sandbox_id
+
+    @property
+    def temporary(self) -> bool:
+        return self._temporary
+
+    @property
+    def work_dir(self) -> str:
+        return self._terms.work_dir
+
+    @property
+    def name(self) -> str:
+        """The container's name on the engine."""
+        return f"sandbox-kit-{self._sandbox_id}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            commands="inspected",
+            channel="isolated",
+            network_off=True,
+            symlinks=True,
+            users=True,
+            spawn=True,
+            case_sensitive=True,
+        )
+
+    def stop(self, purge: bool = False, *, remove: bool | None = None) -> None:
+        """End every command and remove the container; the workspace's files stay.
+
+        Args:
+            purge: remove the workspace's volume too, *if the library made it*, and the container that
+                ``persist=True`` keeps.
+            remove: taken for *purge*, with a warning; for callers who know it from elsewhere.
+
+        Stopping twice, or what is gone, is no error.
+
+        Raises:
+            SandboxUnavailableError: the engine cannot be reached.
+        """
+        if remove is not None:
+            warnings.warn("stop(remove=...) means stop(purge=...)", DeprecationWarning, stacklevel=2)
+        Sandbox.stop(self, purge or bool(remove))
+
+    def _start(self) -> None:
+        if self._running is not None:
+            return
+        engine = connect()
+        prepared = prepare(engine, self._terms.image, user=self._terms.user, work_dir=self.work_dir)
+        if not prepared.has_shell:
+            raise UnsupportedError(f"the image {self._terms.image!r} has no /bin/sh, which commands and files need")
+        with containers.bring_up(engine, self.name, self._sandbox_id, self._terms, prepared) as (container, new):
+            running = Running(engine, container, prepared, work_dir=self.work_dir, env=self._terms.env)
+            try:
+                self._look_around(running)
+            except BaseException:
+                running.close()
+                raise
+        self._running = running
+        if new:
+            self._end = weakref.finalize(self, _end_quietly, running, self._ending(purge=self._temporary), os.getpid())
+
+    def _look_around(self, running: Running) -> None:
+        """See that commands can work in the work directory.
+
+        Raises:
+            PathAccessError: they cannot.
+        """
+        with running.shells().lease() as loop:
+            deadline = time.monotonic() + _ANSWER_WITHIN
+            code = loop.run("[ -w . ] && [ -x . ]; c=$?", _nowhere, deadline)
+        if code:
+            told = f"user {running.user} cannot write there: run as another user, or give them the directory"
+            raise PathAccessError(self.work_dir, told)
+
+    def _ending(self, *, purge: bool) -> Callable[[Engine], None]:
+        name, sandbox_id, terms, keep = self.name, self._sandbox_id, self._terms, self._persist
+        return lambda engine: containers.end(engine, name, sandbox_id, terms, keep=keep, purge=purge)
+
+    def _stop(self, purge: bool) -> None:
+        running, self._running = self._running, None
+        if self._end is not None:
+            self._end.detach()
+            self._end = None
+        if running is not None:
+            running.close()
+        self._ending(purge=purge)(connect())
+
+    def _up(self) -> Running:
+        if self._running is None:
+            raise SandboxClosedError(f"{self!r} is not started: use 'with sandbox:' or call start()")
+        return self._running
+
+    def _is_alive(self) -> bool:
+        return self._running is not None and self._running.is_alive()
+
+    def _usage(self) -> Usage:
+        return self._up().usage()
+
+    def _lease(self, drain: Callable[[], None] | None = None) -> AbstractContextManager[Loop]:
+        return self._up().shells().lease(drain)
+
+    def _run(
+        self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
+    ) -> CommandResult:
+        began, running = time.monotonic(), self._up()
+        cwd = self._judge(command, operations, authorize, masks)
+        capture = Capture(command.max_output, command.on_output)
+        deadline = None if command.timeout is None else began + command.timeout
+        try:
+            code = self._run_to_end(running, command, cwd, capture, deadline)
+        except SandboxTimeoutError as error:
+            if deadline is None or time.monotonic() < deadline:
+                raise
+            raise CommandTimeoutError(capture.result(None, time.monotonic() - began), command.timeout) from error
+        return capture.result(code, time.monotonic() - began)
+
+    def _run_to_end(
+        self, running: Running, command: Command, cwd: str, capture: Capture, deadline: float | None
+    ) -> int:
+        shells = running.shells(command.user)
+        try:
+            if command.stdin is None and not running.busy:
+                return shells.run(script(command, cwd), capture.feed, deadline)
+            with shells.exclusively(deadline):
+                return running.run(command, cwd, capture.feed, deadline)
+        except SandboxUnavailableError as error:
+            if self._running is not running:
+                raise SandboxClosedError("the sandbox was stopped while the command ran") from error
+            raise SandboxUnavailableError(f"the command was lost: {running.why_gone()}") from error
+
+    def _judge(
+        self, command: Command, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None
+    ) -> str:
+        """Ask for *command*; return the real name of the directory that it starts in."""
+        if masks:
+            raise UnsupportedError("rules cannot be held by the kernel for commands in a container")
+        line = command.line if command.line is not None else " ".join(command.argv)
+        for operation in operations:
+            authorize(operation, (line,))
+        return self._directory(command.cwd, authorize)
+
+    def _spawn(
+        self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
+    ) -> Process:
+        running = self._up()
+        if command.user is not None:
+            raise UnsupportedError("user: background commands run as users of their own")
+        cwd = self._judge(command, operations, authorize, masks)
+        return running.spawn(command, cwd, owner=self)
+
+
+def _end_quietly(running: Running, ending: Callable[[Engine], None], owner: int) -> None:
+    """Stop a sandbox that was dropped, or whose process exits; never in a forked child."""
+    if os.getpid() != owner:
+        return
+    running.close()
+    try:
+        ending(running.engine)
+    except SandboxError as error:
+        _log.warning("a sandbox that was dropped could not be removed: %s", error)
+
+
+def _nowhere(_stream: str, _data: bytes) -> None:
+    """Take output that is of no interest."""
+
+
+def _checked_id(sandbox_id: str) -> str:
+    if not isinstance(sandbox_id, str) or not _ID.fullmatch(sandbox_id):
+        raise InvalidArgumentError(f"sandbox_id: {sandbox_id!r} is not 1 to 64 of A-Za-z0-9._-, the first alphanumeric")
+    return sandbox_id
+
+
+def _absolute(work_dir: str) -> str:
+    if not isinstance(work_dir, str) or not work_dir.startswith("/") or "\0" in work_dir:
+        raise InvalidArgumentError(f"work_dir: {work_dir!r} is not an absolute path")
+    name = posixpath.normpath("/" + work_dir.strip("/"))
+    if name in ("/", "/proc", "/dev", "/sys") or ".." in work_dir.split("/"):
+        raise InvalidArgumentError(f"work_dir: nothing can be mounted at {work_dir!r}")
+    return name
+
+
+def _workspace(workspace: str | PathLike[str] | None, sandbox_id: str) -> Workspace:
+    if workspace is None:
+        return Workspace(f"sandbox-kit-{sandbox_id}", ours=True)
+    if isinstance(workspace, str) and "/" not in workspace:
+        if not _ID.fullmatch(workspace):
+            raise InvalidArgumentError(f"workspace: {workspace!r} is neither a volume's name nor a path")
+        return Workspace(workspace)
+    return Workspace(os.path.abspath(os.fspath(workspace)), bound=True)
