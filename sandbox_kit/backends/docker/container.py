@@ -12,9 +12,11 @@ from attrs import field, frozen
 from docker.errors import NotFound
 from docker.types import LogConfig, Mount
 
+from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
 from sandbox_kit.backends.docker.preparing import PLACE, SHELL, Prepared
 from sandbox_kit.errors import SandboxConflictError, SandboxUnavailableError
+from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Limits
 
 __all__ = ["Terms", "Workspace", "bring_up", "end"]
@@ -38,9 +40,6 @@ MASKED = (
 )
 READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 """What engines mask by themselves, of which setting any of them takes the place."""
-
-_MAIN = "if sleep 0; then while :; do sleep 60; done; fi; while read -r _; do :; done"
-"""What the first process does: reap what is orphaned. Its input stays open, and nothing is on it."""
 
 _CPU_PERIOD = 100_000
 
@@ -72,9 +71,11 @@ class Terms:
         oci_runtime: such as ``"runsc"``; None is the engine's own.
         labels: of the caller's.
         env: variables for every command.
+        persist: whether the container is kept when it has ended.
+        lease: seconds after which it ends when nobody renews it; None for never.
     """
 
-    image: str
+    image: str | Runtime
     work_dir: str
     workspace: Workspace
     user: str | None = None
@@ -84,11 +85,13 @@ class Terms:
     limits: Limits = field(factory=Limits)
     labels: Mapping[str, str] = field(factory=dict)
     env: Mapping[str, str] = field(factory=dict)
+    persist: bool = False
+    lease: float | None = None
 
     def digest(self) -> str:
         """What tells two configurations apart."""
         told = {name: str(getattr(self, name)) for name in ("image", "work_dir", "workspace", "user", "network")}
-        told |= {name: str(getattr(self, name)) for name in ("read_only", "oci_runtime", "limits")}
+        told |= {name: str(getattr(self, name)) for name in ("read_only", "oci_runtime", "limits", "persist", "lease")}
         told |= {name: json.dumps(dict(getattr(self, name)), sort_keys=True) for name in ("labels", "env")}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -177,7 +180,7 @@ def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: P
     with translated():
         made = engine.api.create_container(
             prepared.image,
-            command=["-c", _MAIN],
+            command=["-c", leases.watch_script(terms.lease)],
             entrypoint=[SHELL],
             name=name,
             user="0:0",
@@ -199,6 +202,7 @@ def _host_config(engine: Engine, terms: Terms) -> dict[str, Any]:
         read_only=terms.read_only,
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
+        auto_remove=not terms.persist,
         log_config=LogConfig(type="none"),
         runtime=terms.oci_runtime,
         mem_limit=limits.mem_limit,
@@ -215,11 +219,12 @@ def _host_config(engine: Engine, terms: Terms) -> dict[str, Any]:
     return dict(config)
 
 
-def _tmpfs(terms: Terms) -> dict[str, str] | None:
+def _tmpfs(terms: Terms) -> dict[str, str]:
+    mounts = {leases.PLACE: "mode=700,size=64k"}
     size = terms.limits.tmpfs_size
-    if size is None and not terms.read_only:
-        return None
-    return {"/tmp": "mode=1777,exec" + (f",size={size}" if size is not None else "")}
+    if size is not None or terms.read_only:
+        mounts["/tmp"] = "mode=1777,exec" + (f",size={size}" if size is not None else "")
+    return mounts
 
 
 def _mount(terms: Terms) -> Mount:

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -23,9 +22,6 @@ __all__ = ["DEFAULT_HOST", "Wire", "hijack"]
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 _DIAL_WITHIN = 20.0
 """Seconds that connecting and the engine's first answer may take, each."""
-
-_SSH = 'ssh -o BatchMode=yes "$@" <&0 2>/dev/null &'
-"""In the background of a shell that ends at once, so that it is no child of this process."""
 
 Wire = socket.socket
 """A connected socket that can be polled and of which each half can be ended: never one of TLS itself."""
@@ -60,8 +56,6 @@ def hijack(url: str, path: str, body: object, *, certificates: str | None = None
 def _dial(url: SplitResult, certificates: str | None) -> Wire:
     if url.scheme == "unix":
         return _dial_unix(url.path)
-    if url.scheme == "ssh":
-        return _dial_ssh(url)
     if url.scheme not in ("tcp", "http", "https"):
         raise InvalidArgumentError(f"DOCKER_HOST: {url.scheme!r} is none of unix, tcp, http, https and ssh")
     host, port = url.hostname or "localhost", url.port or (2376 if certificates else 2375)
@@ -69,7 +63,11 @@ def _dial(url: SplitResult, certificates: str | None) -> Wire:
     wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if certificates is None and url.scheme != "https":
         return wire
-    return relayed(_context(certificates).wrap_socket(wire, server_hostname=host))
+    try:
+        return relayed(wire, _context(certificates), host)
+    except BaseException:
+        wire.close()
+        raise
 
 
 def _dial_unix(path: str) -> Wire:
@@ -81,18 +79,6 @@ def _dial_unix(path: str) -> Wire:
         wire.close()
         raise
     return wire
-
-
-def _dial_ssh(url: SplitResult) -> Wire:
-    """A socket whose other end is ``docker system dial-stdio`` on the engine's machine; it ends with the socket."""
-    port = ["-p", str(url.port)] if url.port else []
-    user = ["-l", url.username] if url.username else []
-    call = [*port, *user, "--", url.hostname or "", "docker system dial-stdio"]
-    ours, theirs = socket.socketpair()
-    with theirs:
-        ours.settimeout(_DIAL_WITHIN)
-        subprocess.run(["/bin/sh", "-c", _SSH, "sh", *call], stdin=theirs.fileno(), stdout=theirs.fileno(), check=True)
-    return ours
 
 
 def _context(certificates: str | None) -> ssl.SSLContext:

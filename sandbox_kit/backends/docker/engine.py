@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import docker
 import requests
+from docker.constants import DEFAULT_DOCKER_API_VERSION
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.utils import kwargs_from_env
 
 from sandbox_kit.backends.docker.dialing import DEFAULT_HOST, Wire, hijack
+from sandbox_kit.backends.docker.ssh import Gate
 from sandbox_kit.errors import (
     InvalidArgumentError,
     SandboxConflictError,
@@ -21,6 +22,7 @@ from sandbox_kit.errors import (
     SandboxTimeoutError,
     SandboxUnavailableError,
 )
+from sandbox_kit.host.forks import ForkedFreeLock
 
 __all__ = ["Engine", "connect", "missing_is_fine", "translated"]
 
@@ -46,11 +48,11 @@ class Engine:
     """
 
     def __init__(self, url: str, settings: Mapping[str, Any]) -> None:
-        self.url = url
+        self._gate = Gate(url) if url.startswith("ssh://") else None
+        self.url = url = url if self._gate is None else self._gate.url
         with translated():
-            self.api = docker.APIClient(
-                base_url=url, version="auto", timeout=_ANSWER_WITHIN, use_ssh_client=True, **settings
-            )
+            version = _client(url, DEFAULT_DOCKER_API_VERSION, settings).version(api_version=False)
+            self.api = _client(url, version["ApiVersion"], settings)
 
     def exec_stream(
         self, container: str, argv: list[str], *, user: str, env: Mapping[str, str], work_dir: str | None = None
@@ -95,8 +97,15 @@ class Engine:
         return None if told["Running"] else int(told["ExitCode"] or 0)
 
 
+def _client(url: str, version: str, settings: Mapping[str, Any]) -> docker.APIClient:
+    """A client that takes certificates from its own settings, whatever the environment says to all of this process."""
+    made = docker.APIClient(base_url=url, version=version, timeout=_ANSWER_WITHIN, **settings)
+    made.trust_env = False
+    return made
+
+
 _engines: dict[tuple[int, str], Engine] = {}
-_connecting = threading.Lock()
+_connecting = ForkedFreeLock()
 
 
 def connect() -> Engine:
@@ -117,15 +126,6 @@ def _certificates() -> str | None:
     if not os.environ.get("DOCKER_TLS_VERIFY"):
         return None
     return os.environ.get("DOCKER_CERT_PATH") or os.path.expanduser("~/.docker")
-
-
-if hasattr(os, "register_at_fork"):
-
-    def _new_lock() -> None:
-        global _connecting
-        _connecting = threading.Lock()
-
-    os.register_at_fork(after_in_child=_new_lock)
 
 
 @contextmanager

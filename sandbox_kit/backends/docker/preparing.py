@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from attrs import frozen
-from docker.errors import APIError, ImageNotFound, NotFound
-from docker.utils import parse_repository_tag
+from docker.errors import APIError, NotFound
 
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
+from sandbox_kit.backends.docker.pulling import describe, look_up
 from sandbox_kit.errors import InvalidArgumentError, RemoteProtocolError, SandboxUnavailableError
 
 __all__ = ["PLACE", "SHELL", "Prepared", "prepare"]
@@ -66,12 +66,12 @@ def prepare(engine: Engine, image: str, *, user: str | None, work_dir: str) -> P
         SandboxUnavailableError: there is no such image.
         InvalidArgumentError: it knows no such user.
     """
-    told = _inspect(engine, image)
+    told = describe(engine, image)
     config = told["Config"] or {}
     wanted = user if user is not None else config.get("User") or "0:0"
     key = hashlib.sha256("\0".join((_VERSION, told["Id"], wanted, work_dir)).encode()).hexdigest()[:32]
     tag = f"{_REPOSITORY}:{key}"
-    found = _find(engine, tag) or _make(engine, told["Id"], tag, wanted, work_dir)
+    found = look_up(engine, tag) or _make(engine, told["Id"], tag, wanted, work_dir)
     labels = found["Config"]["Labels"]
     return Prepared(
         image=found["Id"],
@@ -79,40 +79,6 @@ def prepare(engine: Engine, image: str, *, user: str | None, work_dir: str) -> P
         env=dict(entry.split("=", 1) for entry in config.get("Env") or ()),
         has_shell=labels[f"{_LABEL}.shell"] == "yes",
     )
-
-
-def _find(engine: Engine, name: str) -> dict[str, Any] | None:
-    with translated():
-        try:
-            return dict(engine.api.inspect_image(name))  # type: ignore[no-untyped-call]
-        except ImageNotFound:
-            return None
-
-
-def _inspect(engine: Engine, image: str) -> dict[str, Any]:
-    found = _find(engine, image)
-    if found is None:
-        _pull(engine, image)
-        found = _find(engine, image)
-    if found is None:
-        raise SandboxUnavailableError(f"the Docker engine has no image {image!r}")
-    return found
-
-
-def _pull(engine: Engine, image: str) -> None:
-    _log.info("pulling the image %s", image)
-    try:
-        with translated():
-            name, tag = parse_repository_tag(image)
-            for line in engine.api.pull(name, tag=tag or "latest", stream=True, decode=True):
-                if "error" in line:
-                    raise SandboxUnavailableError(line["error"])
-                _log.debug("%s: %s %s", image, line.get("id", ""), line.get("status", ""))
-    except SandboxUnavailableError as error:
-        advice = "build it, or load it with 'docker load' or 'docker pull'"
-        raise SandboxUnavailableError(
-            f"the Docker engine has no image {image!r} and could not pull it ({error}): {advice}"
-        ) from error
 
 
 def _make(engine: Engine, image: str, tag: str, user: str, work_dir: str) -> dict[str, Any]:
@@ -126,7 +92,7 @@ def _make(engine: Engine, image: str, tag: str, user: str, work_dir: str) -> dic
             name, _, version = tag.partition(":")
             changes = [f'LABEL "{label}"="{value}"' for label, value in labels.items()]
             engine.api.commit(container, repository=name, tag=version, changes=changes)
-    found = _find(engine, tag)
+    found = look_up(engine, tag)
     if found is None:
         raise SandboxUnavailableError(f"the image that was prepared is gone: {tag}")
     return found

@@ -14,13 +14,18 @@ __all__ = ["relayed"]
 _SIZE = 1 << 16
 
 
-def relayed(secure: ssl.SSLSocket) -> socket.socket:
-    """A socket whose other end a thread connects with *secure*; both end with it.
+def relayed(wire: socket.socket, context: ssl.SSLContext, host: str) -> socket.socket:
+    """A socket whose other end a thread connects with *wire*, over TLS; all end together.
 
-    The end of the caller's sending half is told to the engine as TLS tells it, and what still comes is passed on.
+    The end of the caller's sending half is told to the engine as TLS tells it, and what still
+    comes is passed on. An :class:`ssl.SSLSocket` cannot do that while data is on its way.
+
+    Raises:
+        OSError: the engine is not the one that the certificates speak of, or does not answer.
     """
-    ours, theirs = socket.socketpair()
-    relay = _Relay(secure, theirs)
+    relay = _Relay(wire, context, host)
+    relay.shake_hands()
+    ours, relay.plain = socket.socketpair()
     begin(relay.serve)
     return ours
 
@@ -28,53 +33,67 @@ def relayed(secure: ssl.SSLSocket) -> socket.socket:
 class _Relay:
     """Copies both ways until the engine has ended its half, or nobody takes what it sends."""
 
-    def __init__(self, secure: ssl.SSLSocket, plain: socket.socket) -> None:
-        self._secure = secure
-        self._plain = plain
-        self._open = True
-        secure.setblocking(False)
+    plain: socket.socket
+
+    def __init__(self, wire: socket.socket, context: ssl.SSLContext, host: str) -> None:
+        self._wire = wire
+        self._arrived, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._secure = context.wrap_bio(self._arrived, self._to_send, server_hostname=host)
+        self._caller_ended = False
+        self._unsent = memoryview(b"")
+
+    def shake_hands(self) -> None:
+        while True:
+            try:
+                self._secure.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                self._wire.sendall(self._to_send.read())
+                self._take()
+        self._wire.sendall(self._to_send.read())
+        self._wire.setblocking(False)
 
     def serve(self) -> None:
-        with self._secure, self._plain, suppress(OSError):
-            while self._wait():
-                if not self._pass_down() or not self._pass_up():
+        with self._wire, self.plain, suppress(OSError):
+            while True:
+                self._fill()
+                taking = [] if self._caller_ended or self._unsent else [self.plain]
+                sending = [self._wire] if self._unsent else []
+                ready, writable, _ = select.select([self._wire, *taking], sending, [])
+                if writable:
+                    self._unsent = self._unsent[self._wire.send(self._unsent) :]
+                if self._wire in ready and not self._pass_down():
                     return
+                if self.plain in ready:
+                    self._pass_up()
 
-    def _wait(self) -> bool:
-        if not self._secure.pending():
-            ends = [self._secure, self._plain] if self._open else [self._secure]
-            select.select(ends, [], [])
-        return True
+    def _fill(self) -> None:
+        if not self._unsent and self._to_send.pending:
+            self._unsent = memoryview(self._to_send.read())
 
     def _pass_down(self) -> bool:
-        """What the engine sent; False at its end."""
-        try:
-            data = self._secure.recv(_SIZE)
-        except ssl.SSLWantReadError:
-            return True
-        self._plain.sendall(data)
-        return bool(data)
-
-    def _pass_up(self) -> bool:
-        """What the caller sent."""
-        if not self._open or not select.select([self._plain], [], [], 0)[0]:
-            return True
-        data = self._plain.recv(_SIZE)
-        if data:
-            self._send(memoryview(data))
-        else:
-            self._open = False
-            self._end()
-        return True
-
-    def _send(self, rest: memoryview) -> None:
-        while rest:
-            try:
-                rest = rest[self._secure.send(rest) :]
-            except ssl.SSLWantWriteError:
-                select.select([], [self._secure], [])
-
-    def _end(self) -> None:
-        """Say that nothing more is sent; the engine may still send."""
+        """All that has arrived; False at the engine's end."""
+        more = self._take()
         with suppress(ssl.SSLWantReadError):
-            self._secure.unwrap()
+            while data := self._secure.read(_SIZE):
+                self.plain.sendall(data)
+            return False
+        return more
+
+    def _pass_up(self) -> None:
+        """What the caller sent, or the end of it; here nothing that has arrived waits to be read."""
+        data = self.plain.recv(_SIZE)
+        if data:
+            self._secure.write(data)
+        else:
+            self._caller_ended = True
+            with suppress(ssl.SSLWantReadError):
+                self._secure.unwrap()
+
+    def _take(self) -> bool:
+        data = self._wire.recv(_SIZE)
+        if data:
+            self._arrived.write(data)
+        else:
+            self._arrived.write_eof()
+        return bool(data)

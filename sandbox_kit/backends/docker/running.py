@@ -6,8 +6,10 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, BinaryIO
 
+from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, translated
 from sandbox_kit.backends.docker.execs import Exec
 from sandbox_kit.backends.docker.multiplexed import WireDuplex
@@ -91,6 +93,11 @@ class Running:
         env = {**self._env, **command.env}
         return Exec(self.engine, self.container, start, user=user, env=env, work_dir=cwd, stdin=stdin, take=take)
 
+    def renew(self) -> None:
+        """Renew the container's lease."""
+        if not self._closed:
+            self.quick([SHELL, *leases.renewal()], "0:0")
+
     def quick(self, argv: list[str], user: str) -> bytes:
         """Have the engine run a short program; return what it prints.
 
@@ -134,12 +141,15 @@ class Running:
             UnsupportedError: too many run at once.
         """
         slot = self._take_slot()
-        service = Service(command.max_output, lambda: self._kill_slot(slot), lambda: self._free_slot(slot))
+        at_end = ExitStack()
+        at_end.callback(self._free_slot, slot)
+        service = Service(command.max_output, lambda: self._kill_slot(slot), at_end.close)
         near: BinaryIO | None = None
         source: Any = command.stdin
         try:
             if source == subprocess.PIPE:
                 source, near = _pipe()
+                at_end.callback(source.close)
             program = self.exec(command, cwd, user=self._slot_user(slot), stdin=source, take=service.take)
             process = DockerProcess(service, program.pid(), near, owner)
             service.serve(program)

@@ -17,6 +17,8 @@ from uuid import uuid4
 
 from sandbox_kit.arguments import check_string, check_timeout
 from sandbox_kit.backends.docker import container as containers
+from sandbox_kit.backends.docker import leases
+from sandbox_kit.backends.docker.building import build
 from sandbox_kit.backends.docker.container import Terms, Workspace
 from sandbox_kit.backends.docker.engine import Engine, connect
 from sandbox_kit.backends.docker.preparing import prepare
@@ -37,6 +39,7 @@ from sandbox_kit.errors import (
 )
 from sandbox_kit.output import Capture
 from sandbox_kit.primitives import Authorize, Command, Masks, Operations
+from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Capabilities, CommandResult, Limits, Usage, parse_size
 
 __all__ = ["DockerSandbox"]
@@ -44,6 +47,7 @@ __all__ = ["DockerSandbox"]
 _log = logging.getLogger("sandbox_kit")
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_WORK_DIR = "/workspace"
 _ANSWER_WITHIN = 30.0
 """Seconds that the first look into a new container may take."""
 
@@ -59,13 +63,13 @@ class DockerSandbox(ShellFiles, Sandbox):
     workspace too if the library made it: the volume that it is without *workspace*.
 
     Args:
-        image: a name, tag or id; pulled if the engine does not have it.
+        image: a name, tag or id, pulled if the engine does not have it; or a :class:`Runtime`, built once.
         sandbox_id: 1 to 64 of ``A-Za-z0-9._-``, the first alphanumeric. A sandbox of this name that exists,
             here or in another process, is the one that ``start()`` begins to use. None makes one up, and
             leaving ``with`` then removes the workspace too, unless *workspace* is given.
         workspace: a directory of the engine's machine, as a path or a text with a slash; or a volume's name.
             None is a volume of the sandbox's own.
-        work_dir: where it is mounted.
+        work_dir: where it is mounted; ``/workspace``, unless a Runtime says otherwise.
         user: whom commands run as, a name or uid, a group may follow after ``:``. None is the image's own.
         limits: ceilings, held by the engine.
         network: a network mode of the engine: ``"none"``, ``"bridge"``, or a network's name.
@@ -74,6 +78,8 @@ class DockerSandbox(ShellFiles, Sandbox):
         env: variables for every command.
         labels: for the container.
         persist: whether ``stop()`` keeps the container, stopped, with what was installed in it.
+        lease: seconds after which the container ends by itself when no process that started the sandbox
+            lives any more to renew it; None for never.
         default_timeout: the time limit of a command that gives none, in seconds; None for no limit.
         max_read_bytes, file_timeout: as for every backend.
 
@@ -86,11 +92,11 @@ class DockerSandbox(ShellFiles, Sandbox):
 
     def __init__(
         self,
-        image: str,
+        image: str | Runtime,
         *,
         sandbox_id: str | None = None,
         workspace: str | PathLike[str] | None = None,
-        work_dir: str = "/workspace",
+        work_dir: str | None = None,
         user: str | int | None = None,
         limits: Limits | None = None,
         network: str = "none",
@@ -99,6 +105,7 @@ class DockerSandbox(ShellFiles, Sandbox):
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         persist: bool = False,
+        lease: float | None = 120.0,
         default_timeout: float | None = None,
         max_read_bytes: int | str = Backend.max_read_bytes,
         file_timeout: float = Backend.file_timeout,
@@ -106,8 +113,8 @@ class DockerSandbox(ShellFiles, Sandbox):
         self._sandbox_id = uuid4().hex[:12] if sandbox_id is None else _checked_id(sandbox_id)
         self._temporary = sandbox_id is None and workspace is None
         self._terms = Terms(
-            image=check_string(image, "image"),
-            work_dir=_absolute(work_dir),
+            image=image if isinstance(image, Runtime) else check_string(image, "image"),
+            work_dir=_absolute(work_dir or (isinstance(image, Runtime) and image.work_dir) or _WORK_DIR),
             workspace=_workspace(workspace, self._sandbox_id),
             user=None if user is None else str(user),
             network=check_string(network, "network"),
@@ -116,8 +123,9 @@ class DockerSandbox(ShellFiles, Sandbox):
             limits=limits or Limits(),
             labels=dict(labels or {}),
             env=dict(env or {}),
+            persist=persist,
+            lease=check_timeout(lease, "lease"),
         )
-        self._persist = persist
         self.default_timeout = check_timeout(default_timeout, "default_timeout")
         self.max_read_bytes = parse_size(max_read_bytes, "max_read_bytes")
         self.file_timeout = check_timeout(file_timeout, "file_timeout") or Backend.file_timeout
@@ -189,9 +197,11 @@ class DockerSandbox(ShellFiles, Sandbox):
         if self._running is not None:
             return
         engine = connect()
-        prepared = prepare(engine, self._terms.image, user=self._terms.user, work_dir=self.work_dir)
+        image = self._terms.image
+        name = build(engine, image) if isinstance(image, Runtime) else image
+        prepared = prepare(engine, name, user=self._terms.user, work_dir=self.work_dir)
         if not prepared.has_shell:
-            raise UnsupportedError(f"the image {self._terms.image!r} has no /bin/sh, which commands and files need")
+            raise UnsupportedError(f"the image {name!r} has no /bin/sh, which commands and files need")
         with containers.bring_up(engine, self.name, self._sandbox_id, self._terms, prepared) as (container, new):
             running = Running(engine, container, prepared, work_dir=self.work_dir, env=self._terms.env)
             try:
@@ -200,6 +210,8 @@ class DockerSandbox(ShellFiles, Sandbox):
                 running.close()
                 raise
         self._running = running
+        if self._terms.lease is not None:
+            leases.keep(running.renew, self._terms.lease)
         if new:
             self._end = weakref.finalize(self, _end_quietly, running, self._ending(purge=self._temporary), os.getpid())
 
@@ -217,7 +229,7 @@ class DockerSandbox(ShellFiles, Sandbox):
             raise PathAccessError(self.work_dir, told)
 
     def _ending(self, *, purge: bool) -> Callable[[Engine], None]:
-        name, sandbox_id, terms, keep = self.name, self._sandbox_id, self._terms, self._persist
+        name, sandbox_id, terms, keep = self.name, self._sandbox_id, self._terms, self._terms.persist
         return lambda engine: containers.end(engine, name, sandbox_id, terms, keep=keep, purge=purge)
 
     def _stop(self, purge: bool) -> None:

@@ -1,0 +1,105 @@
+"""Containers end by themselves when nobody cares for them any more: a lease that each started sandbox renews.
+
+The first process of a container counts ticks in which a number stayed the same, and ends after
+so many. It counts no clock, so a machine that slept loses nothing. One thread renews for all
+sandboxes of a process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+from sandbox_kit.errors import SandboxError
+from sandbox_kit.host.aside import begin
+from sandbox_kit.host.forks import renew_in_child
+
+__all__ = ["PLACE", "TICK", "keep", "renewal", "watch_script"]
+
+PLACE = "/.sandbox-kit-lease"
+"""A file system of its own, where only root may write."""
+
+TICK = 5
+"""Seconds."""
+
+_RENEW = f'echo "$1" >{PLACE}/new && mv {PLACE}/new {PLACE}/number'
+_log = logging.getLogger("sandbox_kit")
+_counter = itertools.count()
+
+
+def watch_script(lease: float | None) -> str:
+    """What the first process of a container runs: it reaps orphans, and ends when its lease does.
+
+    A ``sleep`` that a command killed is no tick. Without a ``sleep`` in the image there is no end.
+    """
+    ticks = -1 if lease is None else max(2, round(lease / TICK))
+    return (
+        f"o= n=0; while :; do sleep {TICK}; s=$?; [ $s != 127 ] || break; [ $s = 0 ] || continue; "
+        f"g=; read -r g 2>/dev/null <{PLACE}/number; "
+        f'if [ "$g" = "$o" ]; then n=$((n+1)); else o=$g n=0; fi; [ $n != {ticks} ] || exit 0; done; '
+        "while read -r _; do :; done"
+    )
+
+
+def renewal() -> list[str]:
+    """The arguments of a shell, after its name, that renew a lease."""
+    return ["-c", _RENEW, "sh", f"{os.getpid()}.{time.monotonic_ns()}.{next(_counter)}"]
+
+
+class _Renewals:
+    """When to renew what, and the thread that does."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin with nothing to renew, as a forked child does: what its parent started is the parent's."""
+        self._change = threading.Condition()
+        self._due: dict[weakref.WeakMethod[Callable[[], None]], tuple[float, float]] = {}
+        self._served = False
+
+    def add(self, renew: Callable[[], None], every: float) -> None:
+        with self._change:
+            self._due[weakref.WeakMethod(renew)] = (time.monotonic() + every, every)
+            if not self._served:
+                begin(self._serve)
+                self._served = True
+            self._change.notify()
+
+    def _serve(self) -> None:
+        while True:
+            with self._change:
+                self._due = {each: when for each, when in self._due.items() if each() is not None}
+                if not self._due:
+                    self._served = False
+                    return
+                now = time.monotonic()
+                ready = [each for each, (due, _) in self._due.items() if due <= now]
+                for each in ready:
+                    self._due[each] = (now + self._due[each][1], self._due[each][1])
+                if not ready:
+                    self._change.wait(max(0.01, min(due for due, _ in self._due.values()) - now))
+            for each in ready:
+                _renew(each())
+
+
+def _renew(renew: Callable[[], None] | None) -> None:
+    try:
+        if renew is not None:
+            renew()
+    except SandboxError as error:
+        _log.warning("the lease of a container could not be renewed: %s", error)
+
+
+_renewals = _Renewals()
+renew_in_child(_renewals)
+
+
+def keep(renew: Callable[[], None], lease: float) -> None:
+    """Call *renew*, a method of something that is not kept alive by this, three times a *lease*, in seconds."""
+    _renewals.add(renew, lease / 3)
