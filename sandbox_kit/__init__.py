@@ -55,6 +55,7 @@ from sandbox_kit.types import (
 
 if TYPE_CHECKING:
     from sandbox_kit.archives import Archive, Entries
+    from sandbox_kit.backends.docker import DockerSandbox as DockerSandbox
     from sandbox_kit.backends.local import LocalBackend, LocalSandbox
     from sandbox_kit.backends.state import StateBackend
     from sandbox_kit.exports import Export
@@ -95,15 +96,16 @@ if TYPE_CHECKING:
         PermissionRule,
         PermissionRuleset,
     )
+    from sandbox_kit.runtime import Runtime
     from sandbox_kit.search.matches import Matches
     from sandbox_kit.sessions.archive import WorkspaceArchive
-    from sandbox_kit.sessions.desk import Reaped
     from sandbox_kit.sessions.events import SessionEvent
     from sandbox_kit.sessions.ids import check_session_id
     from sandbox_kit.sessions.makers import Factory
     from sandbox_kit.sessions.manager import SessionManager
     from sandbox_kit.sessions.overrides import PolicyOverrides
     from sandbox_kit.sessions.policy import SandboxPolicy, apply_policy_update
+    from sandbox_kit.sessions.reaper import Reaped
     from sandbox_kit.sessions.schema import SessionInfo
     from sandbox_kit.sessions.values import PolicyValues, RuntimeProfile
     from sandbox_kit.spec import SandboxSpec
@@ -179,6 +181,7 @@ __all__ = [
     "ReadLimitError",
     "Reaped",
     "RemoteProtocolError",
+    "Runtime",
     "RuntimeProfile",
     "Sandbox",
     "SandboxClosedError",
@@ -257,12 +260,13 @@ _LOADED_ON_FIRST_USE = {
     "PolicyValues": "sandbox_kit.sessions.values",
     "RuntimeProfile": "sandbox_kit.sessions.values",
     "Factory": "sandbox_kit.sessions.makers",
-    "Reaped": "sandbox_kit.sessions.desk",
+    "Reaped": "sandbox_kit.sessions.reaper",
     "SessionEvent": "sandbox_kit.sessions.events",
     "SessionInfo": "sandbox_kit.sessions.schema",
     "SessionManager": "sandbox_kit.sessions.manager",
     "WorkspaceArchive": "sandbox_kit.sessions.archive",
     "check_session_id": "sandbox_kit.sessions.ids",
+    "Runtime": "sandbox_kit.runtime",
     "SandboxSpec": "sandbox_kit.spec",
     "backend_class": "sandbox_kit.registry",
     "backend_names": "sandbox_kit.registry",
@@ -270,13 +274,21 @@ _LOADED_ON_FIRST_USE = {
 }
 
 
+_NEEDS_AN_EXTRA = {"DockerSandbox": "docker"}
+"""Backends whose library may not be installed: not in ``__all__``, so that a star import works without it."""
+
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Load a public name when it is first used: what is not used costs no time at import."""
-        if name not in _LOADED_ON_FIRST_USE:
+        if name in _NEEDS_AN_EXTRA:
+            value = import_module("sandbox_kit.registry").backend_class(_NEEDS_AN_EXTRA[name])
+        elif name in _LOADED_ON_FIRST_USE:
+            value = getattr(import_module(_LOADED_ON_FIRST_USE[name]), name)
+        else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_LOADED_ON_FIRST_USE[name]), name)
+        globals()[name] = value
         return value
 
 

@@ -25,6 +25,7 @@ class _Entry:
 
 
 _entries = {
+    "docker": _Entry("sandbox_kit.backends.docker:DockerSandbox", extra="docker"),
     "files": _Entry("sandbox_kit.backends.local:LocalBackend"),
     "local": _Entry("sandbox_kit.backends.local:LocalSandbox"),
     "state": _Entry("sandbox_kit.backends.state:StateBackend"),

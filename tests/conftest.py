@@ -13,12 +13,15 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell leaves it for what it starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+pytest_plugins = ["engine.fixtures"]
 
 settings.register_profile("steady", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
@@ -38,15 +41,22 @@ def needs() -> Callable[..., None]:
     return require
 
 
+@pytest.fixture(scope="session")
+def lacking() -> Callable[[str], NoReturn]:
+    return leave_out
+
+
 def require(*names: str) -> None:
     """Skip the running test, or under CI fail it, unless the machine has all of *names*."""
-    for name in names:
-        reason = missing(name)
-        if reason is None:
-            continue
-        if os.environ.get("CI", "").lower() in {"", "0", "false"}:
-            pytest.skip(reason)
-        pytest.fail(reason, pytrace=False)
+    for reason in filter(None, map(missing, names)):
+        leave_out(reason)
+
+
+def leave_out(reason: str) -> NoReturn:
+    """Skip the running test, or under CI fail it, for *reason*: what the machine lacks."""
+    if os.environ.get("CI", "").lower() in {"", "0", "false"}:
+        pytest.skip(reason)
+    pytest.fail(reason, pytrace=False)
 
 
 @functools.cache
@@ -69,5 +79,15 @@ def _other_grep() -> str | None:
     return None if "GNU grep" in done.stdout else "needs GNU grep: the grep on PATH is another"
 
 
-PROGRAMS = {"gnu-grep": "grep"}
-PROBES: dict[str, Callable[[], str | None]] = {"bwrap": _cannot_confine, "gnu-grep": _other_grep}
+def _cannot_mount() -> str | None:
+    from sandbox_kit.backends.local import mounting
+
+    return None if mounting.works() else "needs a helper that can mount in the sandboxes of bwrap"
+
+
+PROGRAMS = {"gnu-grep": "grep", "mount-helper": "bwrap"}
+PROBES: dict[str, Callable[[], str | None]] = {
+    "bwrap": _cannot_confine,
+    "gnu-grep": _other_grep,
+    "mount-helper": _cannot_mount,
+}

@@ -20,7 +20,7 @@ LAYERS = (
     {"primitives"},
     {"judge"},
     {"inspection"},
-    {"arguments", "host", "links", "output", "streams", "zipping"},
+    {"arguments", "host", "links", "output", "runtime", "streams", "zipping"},
     {"exports"},
     {"walk", "transfer"},
     {"contract"},

@@ -22,7 +22,7 @@ from sandbox_kit.errors import (
     UnsupportedError,
 )
 from sandbox_kit.types import Limits
-from tests.docker.engine import Engine
+from engine.daemon import Engine
 
 QUICK = 1.0
 """Seconds that a stop may take."""

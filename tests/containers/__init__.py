@@ -1,0 +1,1 @@
+"""Sandboxes in containers, on a real engine."""
