@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from engine.daemon import Engine
 
 from sandbox_kit.backends.docker import DockerSandbox
 from sandbox_kit.errors import (
@@ -22,7 +23,6 @@ from sandbox_kit.errors import (
     UnsupportedError,
 )
 from sandbox_kit.types import Limits
-from engine.daemon import Engine
 
 QUICK = 1.0
 """Seconds that a stop may take."""
@@ -201,9 +201,7 @@ def test_remove_is_taken_for_purge_with_a_warning(
     assert volumes(engine, sandbox.name) == []
 
 
-def test_a_directory_that_the_caller_named_survives_a_purge(
-    made: Callable[..., DockerSandbox], tmp_path: Path
-) -> None:
+def test_a_directory_that_the_caller_named_survives_a_purge(made: Callable[..., DockerSandbox], tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     sandbox = made(workspace=tmp_path)
     with sandbox:

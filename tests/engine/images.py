@@ -25,7 +25,7 @@ REPOSITORY = "sandbox-kit-test"
 LABEL = "test-image"
 
 SUITE = "bookworm"
-PACKAGES = "python3,coreutils,grep,procps"
+PACKAGES = "python3,python3-pip,coreutils,grep,procps"
 BOOTSTRAP_SECONDS = 600
 PACK_SECONDS = 120
 EMPTIED = ("dev", "proc", "sys", "run", "tmp", "var/cache", "var/lib/apt/lists", "var/log")

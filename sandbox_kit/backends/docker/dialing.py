@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 from sandbox_kit.backends.docker.relay import relayed
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError
 
-__all__ = ["DEFAULT_HOST", "Wire", "hijack"]
+__all__ = ["DEFAULT_HOST", "Wire", "hijack", "reach"]
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 _DIAL_WITHIN = 20.0
@@ -25,6 +25,16 @@ _DIAL_WITHIN = 20.0
 
 Wire = socket.socket
 """A connected socket that can be polled and of which each half can be ended: never one of TLS itself."""
+
+
+def reach(url: str) -> None:
+    """See that somebody listens on a local socket: docker-py leaks a descriptor on finding out.
+
+    Raises:
+        SandboxUnavailableError: nobody does.
+    """
+    if url.startswith("unix://"):
+        _connect(url, None).close()
 
 
 def hijack(url: str, path: str, body: object, *, certificates: str | None = None) -> Wire:
@@ -39,10 +49,7 @@ def hijack(url: str, path: str, body: object, *, certificates: str | None = None
     Raises:
         SandboxUnavailableError: the engine cannot be reached, or refused.
     """
-    try:
-        wire = _dial(urlsplit(url), certificates)
-    except (OSError, ValueError) as error:
-        raise SandboxUnavailableError(f"no connection to the Docker engine at {url}: {error}") from error
+    wire = _connect(url, certificates)
     try:
         _upgrade(wire, path, body)
     except BaseException as error:
@@ -51,6 +58,13 @@ def hijack(url: str, path: str, body: object, *, certificates: str | None = None
             raise SandboxUnavailableError(f"the Docker engine at {url} did not open a stream: {error}") from error
         raise
     return wire
+
+
+def _connect(url: str, certificates: str | None) -> Wire:
+    try:
+        return _dial(urlsplit(url), certificates)
+    except (OSError, ValueError) as error:
+        raise SandboxUnavailableError(f"no connection to the Docker engine at {url}: {error}") from error
 
 
 def _dial(url: SplitResult, certificates: str | None) -> Wire:

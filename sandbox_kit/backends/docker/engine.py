@@ -13,7 +13,7 @@ from docker.constants import DEFAULT_DOCKER_API_VERSION
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.utils import kwargs_from_env
 
-from sandbox_kit.backends.docker.dialing import DEFAULT_HOST, Wire, hijack
+from sandbox_kit.backends.docker.dialing import DEFAULT_HOST, Wire, hijack, reach
 from sandbox_kit.backends.docker.ssh import Gate
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -29,6 +29,9 @@ __all__ = ["Engine", "connect", "missing_is_fine", "translated"]
 _ANSWER_WITHIN = 60
 """Seconds that the engine may take for one request."""
 
+_ANSWER_PROMPTLY = 10
+"""The same, for what the engine only has to look up or to pass on."""
+
 _BUSY = (409,)
 _REFUSED = (400,)
 
@@ -42,6 +45,7 @@ class Engine:
 
     Attributes:
         api: docker-py's low-level client.
+        prompt: another, for requests that a sound engine answers at once.
 
     Raises:
         SandboxUnavailableError: it cannot be reached.
@@ -50,9 +54,11 @@ class Engine:
     def __init__(self, url: str, settings: Mapping[str, Any]) -> None:
         self._gate = Gate(url) if url.startswith("ssh://") else None
         self.url = url = url if self._gate is None else self._gate.url
+        reach(self.url)
         with translated():
             version = _client(url, DEFAULT_DOCKER_API_VERSION, settings).version(api_version=False)
             self.api = _client(url, version["ApiVersion"], settings)
+            self.prompt = _client(url, version["ApiVersion"], settings, _ANSWER_PROMPTLY)
 
     def exec_stream(
         self, container: str, argv: list[str], *, user: str, env: Mapping[str, str], work_dir: str | None = None
@@ -66,7 +72,7 @@ class Engine:
             SandboxUnavailableError: the container does not run, or the engine is gone.
         """
         with self.execs():
-            made = self.api.exec_create(
+            made = self.prompt.exec_create(
                 container, argv, stdin=True, user=user, environment=dict(env), workdir=work_dir or None
             )
         path = f"/v{self.api.api_version}/exec/{made['Id']}/start"
@@ -75,7 +81,7 @@ class Engine:
     def exec_pid(self, exec_id: str) -> int:
         """The process id of an exec, as the engine's machine counts."""
         with translated():
-            return int(self.api.exec_inspect(exec_id)["Pid"])
+            return int(self.prompt.exec_inspect(exec_id)["Pid"])
 
     @contextmanager
     def execs(self) -> Iterator[None]:
@@ -93,13 +99,13 @@ class Engine:
             SandboxUnavailableError: the engine does not know it any more.
         """
         with translated():
-            told = self.api.exec_inspect(exec_id)
+            told = self.prompt.exec_inspect(exec_id)
         return None if told["Running"] else int(told["ExitCode"] or 0)
 
 
-def _client(url: str, version: str, settings: Mapping[str, Any]) -> docker.APIClient:
+def _client(url: str, version: str, settings: Mapping[str, Any], timeout: int = _ANSWER_WITHIN) -> docker.APIClient:
     """A client that takes certificates from its own settings, whatever the environment says to all of this process."""
-    made = docker.APIClient(base_url=url, version=version, timeout=_ANSWER_WITHIN, **settings)
+    made = docker.APIClient(base_url=url, version=version, timeout=timeout, **settings)
     made.trust_env = False
     return made
 
@@ -147,8 +153,7 @@ def translated() -> Iterator[None]:
     except APIError as error:
         raise _of_status(error) from error
     except requests.Timeout as error:
-        told = f"the Docker engine did not answer within {_ANSWER_WITHIN} s"
-        raise SandboxTimeoutError(told, _ANSWER_WITHIN) from error
+        raise SandboxTimeoutError("the Docker engine did not answer in time") from error
     except (DockerException, requests.RequestException, OSError) as error:
         raise SandboxUnavailableError(f"the Docker engine cannot be reached: {error}") from error
 

@@ -10,14 +10,20 @@ from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 from sandbox_kit.backends.docker import leases
-from sandbox_kit.backends.docker.engine import Engine, translated
+from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
 from sandbox_kit.backends.docker.execs import Exec
 from sandbox_kit.backends.docker.multiplexed import WireDuplex
 from sandbox_kit.backends.docker.preparing import SHELL, Prepared
 from sandbox_kit.backends.docker.process import DockerProcess, Service
 from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.backends.shell.shells import Shells
-from sandbox_kit.errors import InvalidArgumentError, SandboxError, SandboxUnavailableError, UnsupportedError
+from sandbox_kit.errors import (
+    InvalidArgumentError,
+    SandboxClosedError,
+    SandboxError,
+    SandboxUnavailableError,
+    UnsupportedError,
+)
 from sandbox_kit.host.forks import abandon_in_child
 from sandbox_kit.primitives import Command
 from sandbox_kit.types import Usage
@@ -47,7 +53,7 @@ class Running:
     def __init__(
         self, engine: Engine, container: str, prepared: Prepared, *, work_dir: str, env: Mapping[str, str]
     ) -> None:
-        self.engine = engine
+        self._engine = engine
         self.container = container
         self.user = prepared.user
         base = {"HOME": work_dir, "LANG": "C.UTF-8", "TERM": "dumb"}
@@ -58,20 +64,44 @@ class Running:
         self._uids: dict[str, str] = {}
         self._slots: set[int] = set()
         self._closed = False
+        self._abandoned = False
         abandon_in_child(self)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that runs it.
+
+        Raises:
+            SandboxClosedError: this process was forked since; the container is its parent's.
+        """
+        if self._abandoned:
+            raise SandboxClosedError("the sandbox is that of the process that started it, not of one forked from it")
+        return self._engine
 
     def shells(self, user: str | int | None = None) -> Shells:
         """The shells of a user, one set for each uid.
 
         Raises:
             InvalidArgumentError: the container knows no such user.
+            SandboxClosedError: as :attr:`engine`.
         """
+        assert self.engine
         name = self.user if user is None else str(user)
         uid = self._uid(name)
         with self._lock:
             if uid not in self._shells:
-                self._shells[uid] = Shells(lambda: self._open(name))
+                self._shells[uid] = Shells(lambda: self._open(name), lambda: self._in_company(uid), self._end_all)
             return self._shells[uid]
+
+    def _in_company(self, uid: str) -> bool:
+        """Whether commands of another user than *uid* may run."""
+        with self._lock:
+            return bool(self._slots) or any(each.busy for other, each in self._shells.items() if other != uid)
+
+    def _end_all(self) -> None:
+        """End the container, where nothing else ends what a user runs: it forks or stops others too fast."""
+        with missing_is_fine():
+            self.engine.prompt.kill(self.container)
 
     def _uid(self, user: str) -> str:
         uid = user.partition(":")[0]
@@ -229,7 +259,7 @@ class Running:
     def abandon(self) -> None:
         """In a forked child: start nothing, and let go of what the parent uses."""
         self._lock = threading.Lock()
-        self._closed = True
+        self._closed = self._abandoned = True
         self._shells.clear()
 
 

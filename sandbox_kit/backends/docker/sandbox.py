@@ -212,8 +212,8 @@ class DockerSandbox(ShellFiles, Sandbox):
         self._running = running
         if self._terms.lease is not None:
             leases.keep(running.renew, self._terms.lease)
-        if new:
-            self._end = weakref.finalize(self, _end_quietly, running, self._ending(purge=self._temporary), os.getpid())
+        ending = self._ending(purge=self._temporary) if new else _nothing
+        self._end = weakref.finalize(self, _end_quietly, running, ending, os.getpid())
 
     def _look_around(self, running: Running) -> None:
         """See that commands can work in the work directory.
@@ -314,6 +314,10 @@ def _end_quietly(running: Running, ending: Callable[[Engine], None], owner: int)
         ending(running.engine)
     except SandboxError as error:
         _log.warning("a sandbox that was dropped could not be removed: %s", error)
+
+
+def _nothing(_engine: Engine) -> None:
+    """Leave a container to whoever made it."""
 
 
 def _nowhere(_stream: str, _data: bytes) -> None:
