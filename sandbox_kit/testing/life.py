@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,9 +27,11 @@ class LifeConformance(SandboxTests):
 
     Attributes:
         keeps_files: whether the workspace outlives ``stop()``.
+        stop_also: what ``stop`` takes beside ``purge``.
     """
 
     keeps_files: bool = True
+    stop_also: Sequence[str] = ()
 
     @pytest.fixture
     def idle(self, tmp_path: Path) -> Sandbox:
@@ -39,7 +41,8 @@ class LifeConformance(SandboxTests):
         return made
 
     def test_stop_has_the_same_signature_everywhere(self, idle: Sandbox) -> None:
-        (purge,) = inspect.signature(idle.stop).parameters.values()
+        purge, *others = inspect.signature(idle.stop).parameters.values()
+        assert [other.name for other in others] == list(self.stop_also)
         assert (purge.name, purge.default) == ("purge", False)
         assert purge.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
 

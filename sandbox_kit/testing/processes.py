@@ -19,7 +19,7 @@ ESCAPES = {
     "a child that ignores signals": f"sh -c 'trap \"\" TERM INT HUP; {BEAT}' &",
     "a session of its own": f"setsid sh -c '{BEAT}' &",
     "an orphan": f"(setsid sh -c '{BEAT}' &) &",
-    "no hang-up": f"nohup sh -c '{BEAT}' >/dev/null 2>&1 &",
+    "no hang-up": f"$(command -v nohup) sh -c '{BEAT}' >/dev/null 2>&1 &",
 }
 EVERY_ESCAPE = pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
 WAIT_FOR_BEAT = "while ! [ -s beat ]; do sleep 0.02; done"

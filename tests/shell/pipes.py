@@ -17,23 +17,31 @@ SHELLS = {"dash": ("dash", "-s"), "ash": ("busybox", "ash", "-s")}
 class PipeDuplex(Duplex):
     """A program's pipes."""
 
-    def __init__(self, argv: Sequence[str], cwd: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, argv: Sequence[str], cwd: str, env: dict[str, str] | None = None, user: int | None = None
+    ) -> None:
         self.program = subprocess.Popen(
             argv,
             cwd=cwd,
             env=env,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
         )
-        assert self.program.stdin and self.program.stdout
+        assert self.program.stdin
+        assert self.program.stdout
         assert self.program.stderr
         self._input = self.program.stdin.fileno()
         self._streams = {self.program.stdout.fileno(): "stdout", self.program.stderr.fileno(): "stderr"}
         for fd in (self._input, *self._streams):
             os.set_blocking(fd, False)
+            if user is not None:
+                os.fchown(fd, user, user)
 
     def wait(self, timeout: float | None, *, to_send: bool = False) -> None:
         select.select(list(self._streams), [self._input] if to_send else [], [], timeout)

@@ -23,6 +23,9 @@ Take = Callable[[Stream, bytes], None]
 _OPENING = b"exec 8>/proc/self/fd/1 9>/proc/self/fd/2 >/dev/null 2>/dev/null\n"
 _FRAME = "{{\nc=0 s=0; echo {begin} >&8; echo {begin} >&9\n{body}\necho {end} $c >&8; echo {end} $s >&9\n}}\n"
 
+_SILENCE = 5.0
+"""After so many silent seconds it is seen to that a shell can answer: a command may have stopped it."""
+
 
 def encode(script: str) -> bytes:
     """*script* as bytes; undecodable bytes of names come back as they were."""
@@ -37,14 +40,23 @@ class Loop:
 
     Attributes:
         lost: whether it can take no more scripts.
+        prelude: the functions that it was taught, which later scripts may call.
     """
 
     def __init__(self, duplex: Duplex) -> None:
         self._duplex = duplex
         self._opening = _OPENING
         self.lost = False
+        self.prelude = ""
 
-    def call(self, body: str, take: Take, deadline: float | None = None) -> Call:
+    def call(
+        self,
+        body: str,
+        take: Take,
+        deadline: float | None = None,
+        *,
+        on_silence: Callable[[], None] | None = None,
+    ) -> Call:
         """Begin to run a script.
 
         Args:
@@ -52,13 +64,14 @@ class Loop:
                 What it prints is to go to descriptors 8 and 9.
             take: called with each piece of output, as it arrives.
             deadline: on the clock of :func:`time.monotonic`.
+            on_silence: called after each 5 seconds in which nothing arrived, to see whether the shell can answer.
 
         Raises:
             SandboxUnavailableError: the shell is gone.
             SandboxTimeoutError: the deadline has come; the shell is given up.
         """
         opening, self._opening = self._opening, b""
-        call = Call(self, self._duplex, take, deadline)
+        call = Call(self, self._duplex, take, deadline, on_silence)
         call.send(opening + call.framed(body))
         return call
 
@@ -81,14 +94,26 @@ class Call:
     """A script that runs in a :class:`Loop`.
 
     An error, an interrupt among them, gives the loop up: what the shell would still say belongs to nobody.
+
+    Attributes:
+        deadline: on the clock of :func:`time.monotonic`; it may be moved while the script runs.
     """
 
-    def __init__(self, loop: Loop, duplex: Duplex, take: Take, deadline: float | None) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        duplex: Duplex,
+        take: Take,
+        deadline: float | None,
+        on_silence: Callable[[], None] | None = None,
+    ) -> None:
         bounds = Bounds()
         self._loop = loop
         self._duplex = duplex
-        self._deadline = deadline
+        self.deadline = deadline
         self._bounds = bounds
+        self._on_silence = on_silence
+        self._silent_at = time.monotonic() + _SILENCE
         self._readers = {
             "stdout": Reader(bounds, lambda data: take("stdout", data)),
             "stderr": Reader(bounds, lambda data: take("stderr", data)),
@@ -145,38 +170,42 @@ class Call:
         assert self._code is not None
         return self._code
 
-    def step(self, *, to_send: bool = False, patience: float | None = None) -> bool:
-        """Wait for something to arrive, or *to_send* for room, and take what there is.
-
-        Args:
-            patience: how long to wait at most, in seconds.
-
-        Returns:
-            Whether something has arrived.
-        """
+    def step(self, *, to_send: bool = False) -> None:
+        """Wait for something to arrive, or *to_send* for room, and take what there is."""
         with _giving_up(self._loop):
-            self._duplex.wait(_earlier(self._left(), patience), to_send=to_send)
+            self._duplex.wait(self._patience(), to_send=to_send)
             pieces = self._duplex.receive()
             if pieces is None:
                 raise SandboxUnavailableError("the shell in the sandbox ended before the command did")
             for stream, data in pieces:
                 self._readers[stream].feed(data)
-            if not pieces:
-                self._left()
-            return bool(pieces)
+            if pieces:
+                self._silent_at = time.monotonic() + _SILENCE
+            else:
+                self._be_patient()
+
+    def _patience(self) -> float | None:
+        """How many seconds to wait at most for something to arrive."""
+        left = self._left()
+        if self._on_silence is None:
+            return left
+        silence = max(0.0, self._silent_at - time.monotonic())
+        return silence if left is None else min(left, silence)
+
+    def _be_patient(self) -> None:
+        self._left()
+        if self._on_silence is not None and time.monotonic() >= self._silent_at:
+            self._on_silence()
+            self._silent_at = time.monotonic() + _SILENCE
 
     def _left(self) -> float | None:
         """Seconds until the deadline."""
-        if self._deadline is None:
+        if self.deadline is None:
             return None
-        left = self._deadline - time.monotonic()
+        left = self.deadline - time.monotonic()
         if left <= 0:
             raise SandboxTimeoutError("the sandbox did not answer in time")
         return left
-
-
-def _earlier(left: float | None, patience: float | None) -> float | None:
-    return min((seconds for seconds in (left, patience) if seconds is not None), default=None)
 
 
 @contextmanager

@@ -1,0 +1,104 @@
+"""Scripts for whichever loop is free: each trip with its prelude, its deadline and its reply."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from attrs import frozen
+
+from sandbox_kit.backends.shell.loop import Call, Loop, Take
+from sandbox_kit.errors import SandboxClosedError, SandboxUnavailableError
+from sandbox_kit.output import Stream
+
+__all__ = ["Drain", "Lease", "Line", "Reply"]
+
+Drain = Callable[[], None]
+"""Called by any thread: brings the call in flight to its end. Afterwards its holder leaves the loop alone,
+though the context that lent it ends only later."""
+
+Lease = Callable[[Drain | None], AbstractContextManager[Loop]]
+"""Lends a loop to the calling thread alone until the context ends."""
+
+
+class Reply:
+    """What a script printed.
+
+    Attributes:
+        out: on standard output: records, each ended by a NUL.
+        aside: on standard error.
+        code: its exit code.
+    """
+
+    def __init__(self) -> None:
+        self.out = bytearray()
+        self.aside = bytearray()
+        self.code = 0
+
+    def take(self, stream: Stream, data: bytes) -> None:
+        """Keep a piece."""
+        if stream == "stdout":
+            self.out += data
+        else:
+            self.aside += data
+
+    def records(self) -> list[str]:
+        """Return the records, in order; undecodable bytes are surrogate escapes."""
+        return self.out.decode("utf-8", "surrogateescape").split("\0")[:-1]
+
+
+@frozen
+class Line:
+    """How a backend reaches its files.
+
+    Attributes:
+        lease: lends loops.
+        teach: returns the functions that a new loop has to know.
+        timeout: how long one trip may take, in seconds.
+        path: where the tools are looked for, quoted: no directory that commands could put one into.
+    """
+
+    lease: Lease
+    teach: Callable[[Loop], str]
+    timeout: float
+    path: str
+
+    def look(self, script: str, timeout: float | None = None) -> Reply:
+        """Run what changes nothing, once more where the loop turns out to be gone.
+
+        Args and raises are those of :meth:`act`.
+        """
+        try:
+            return self.act(script, timeout)
+        except SandboxClosedError:
+            raise
+        except SandboxUnavailableError:
+            return self.act(script, timeout)
+
+    def act(self, script: str, timeout: float | None = None) -> Reply:
+        """Run one of the functions, its arguments quoted, to its end.
+
+        Args:
+            timeout: in seconds; None is the line's own.
+
+        Raises:
+            SandboxUnavailableError: the loop is gone; what happened until then is not known.
+            SandboxTimeoutError: it took too long.
+        """
+        with self.lease(None) as loop:
+            reply = Reply()
+            reply.code = self.begin(loop, script, reply.take, timeout).finish()
+            return reply
+
+    def begin(self, loop: Loop, script: str, take: Take, timeout: float | None = None) -> Call:
+        """Begin to run one of the functions on a loop that was lent.
+
+        Its standard output is the reply's, and so is descriptor 9; what it reads is on descriptor 5.
+        """
+        prelude = "" if loop.prelude else self.teach(loop)
+        body = f"{prelude}\nPATH={self.path}\n{script} 5<&0 </dev/null >&8 2>/dev/null\nc=$?; PATH=$k_path; cd /"
+        deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
+        call = loop.call(body, take, deadline)
+        loop.prelude = loop.prelude or prelude
+        return call
