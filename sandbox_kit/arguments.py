@@ -6,14 +6,30 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, get_args
 
 from sandbox_kit.errors import InvalidArgumentError
 from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import Command
+from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.types import parse_size
 
-__all__ = ["MAX_OUTPUT", "check_count", "check_denied", "check_string", "check_timeout", "command"]
+__all__ = [
+    "MAX_OUTPUT",
+    "CommandMode",
+    "check_callable",
+    "check_commands",
+    "check_count",
+    "check_denied",
+    "check_ruleset",
+    "check_string",
+    "check_timeout",
+    "command",
+]
+
+CommandMode = Literal["auto", "confined", "inspected"]
+"""How commands are held to rules: by the kernel, by a look at their line, or by the kernel where it can."""
+
 
 MAX_OUTPUT = 10 * 2**20
 _LONGEST = sys.float_info.max
@@ -54,6 +70,36 @@ def check_timeout(value: float | None, name: str = "timeout") -> float | None:
     raise InvalidArgumentError(f"{name}: {value!r} is not a positive number of seconds")
 
 
+def check_callable(value: object, name: str) -> None:
+    """Check that *value* is None or can be called.
+
+    Raises:
+        InvalidArgumentError: it cannot be called.
+    """
+    if value is not None and not callable(value):
+        raise InvalidArgumentError(f"{name}: {value!r} cannot be called")
+
+
+def check_ruleset(value: PermissionRuleset | None, *, optional: bool = True) -> None:
+    """Check that *value* is a ruleset, or None where it is *optional*.
+
+    Raises:
+        InvalidArgumentError: it is something else.
+    """
+    if not isinstance(value, PermissionRuleset) and not (optional and value is None):
+        raise InvalidArgumentError(f"ruleset: {value!r} is not a PermissionRuleset")
+
+
+def check_commands(value: str) -> None:
+    """Check that *value* is one of :data:`CommandMode`.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if value not in get_args(CommandMode):
+        raise InvalidArgumentError(f"commands: {value!r} is none of {', '.join(map(repr, get_args(CommandMode)))}")
+
+
 def check_denied(value: str) -> Literal["error", "skip"]:
     """Return *value*.
 
@@ -87,6 +133,7 @@ def command(
     Raises:
         InvalidArgumentError: any argument that no command could be run with.
     """
+    check_callable(on_output, "on_output")
     return Command(
         argv=_argv(given),
         line=given if isinstance(given, str) else None,
@@ -96,7 +143,7 @@ def command(
         user=_user(user),
         timeout=check_timeout(timeout),
         max_output=parse_size(max_output, "max_output"),
-        on_output=_listener(on_output),
+        on_output=on_output,
     )
 
 
@@ -153,9 +200,3 @@ def _user(user: str | int | None) -> str | int | None:
     elif user is not None and (not isinstance(user, int) or isinstance(user, bool) or user < 0):
         raise InvalidArgumentError(f"user: {user!r} is not a name or a number from 0 on")
     return user
-
-
-def _listener(on_output: Callable[[str, str], None] | None) -> Callable[[str, str], None] | None:
-    if on_output is not None and not callable(on_output):
-        raise InvalidArgumentError(f"on_output: {on_output!r} cannot be called")
-    return on_output

@@ -29,7 +29,14 @@ from types import TracebackType
 from typing import BinaryIO, Literal, Self
 
 from sandbox_kit import arguments, exports, streams, transfer, walk
-from sandbox_kit.errors import EditError, InvalidArgumentError, PathNotDirectoryError, PathNotFoundError
+from sandbox_kit.answers import is_answer, is_final
+from sandbox_kit.errors import (
+    EditError,
+    InvalidArgumentError,
+    PathNotDirectoryError,
+    PathNotFoundError,
+    SandboxUnavailableError,
+)
 from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import CommandPrimitives, FilePrimitives, allow
 from sandbox_kit.search.matches import Matches
@@ -172,7 +179,9 @@ class Backend(FilePrimitives):
         typed = check_path(path)
         try:
             entries = self._scandir(typed, operations=("ls",), authorize=allow)
-        except PathNotDirectoryError:
+        except PathNotDirectoryError as error:
+            if is_final(error):
+                raise
             return Listing([self._stat(typed, operations=("ls",), authorize=allow)])
         return walk.listing(entries)
 
@@ -198,7 +207,9 @@ class Backend(FilePrimitives):
         """Whether something has that name; a link counts, dangling or not."""
         try:
             self.stat(path)
-        except (PathNotFoundError, PathNotDirectoryError):
+        except (PathNotFoundError, PathNotDirectoryError) as error:
+            if is_answer(error):
+                raise
             return False
         return True
 
@@ -379,6 +390,14 @@ class Process(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+
+
+def is_running(process: Process) -> bool:
+    """Whether a background process still runs; one whose end is not known has ended."""
+    try:
+        return process.poll() is None
+    except SandboxUnavailableError:
+        return False
 
 
 class Sandbox(Backend, CommandPrimitives):

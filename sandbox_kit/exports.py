@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from attrs import define, frozen
 
+from sandbox_kit.answers import is_answer
 from sandbox_kit.errors import (
     ArchiveError,
     NotRegularFileError,
@@ -106,6 +107,8 @@ def refusing_special() -> Iterator[None]:
     try:
         yield
     except NotRegularFileError as error:
+        if is_answer(error):
+            raise
         raise ArchiveError(f"{printable(error.path)}: a special file cannot be copied") from error
 
 
@@ -150,6 +153,8 @@ class Source:
             with refusing_special():
                 return self.backend._open_read(self.path_of(member), operations=_READ, authorize=allow)
         except (ArchiveError, *NOT_THIS_ONE) as error:
+            if is_answer(error):
+                raise
             self.leave_out(error)
             return None
 

@@ -13,12 +13,13 @@ from typing import Any, BinaryIO, Literal, TypeVar, overload
 
 from attrs import evolve
 
+from sandbox_kit.arguments import CommandMode, check_callable, check_commands, check_ruleset
 from sandbox_kit.contract import Backend, Process, Sandbox
-from sandbox_kit.errors import InvalidArgumentError, UnsupportedError
+from sandbox_kit.errors import InvalidArgumentError, PathError, PathNotDirectoryError, UnsupportedError
 from sandbox_kit.inspection import inspect
 from sandbox_kit.judge import Approvals, Ask, Judge, judged
 from sandbox_kit.live_rules import LiveRules
-from sandbox_kit.paths import normalise
+from sandbox_kit.paths import display, named, normalise
 from sandbox_kit.primitives import Authorize, Command, Entry, Masks, Operations, Query
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.rules.commands import split_command
@@ -28,8 +29,9 @@ from sandbox_kit.types import Capabilities, CommandResult, FileInfo, Identity, O
 
 __all__ = ["GuardedBackend", "GuardedSandbox", "guarding"]
 
-CommandMode = Literal["auto", "confined", "inspected"]
 _T = TypeVar("_T")
+_LISTED: Operations = ("ls",)
+_COPIED: Operations = ("read",)
 _PATH_OPERATIONS: tuple[Operation, ...] = ("read", "write", "edit", "ls", "glob", "grep")
 
 
@@ -54,10 +56,8 @@ class GuardedBackend(Backend):
     ) -> None:
         if not isinstance(inner, Backend):
             raise InvalidArgumentError(f"inner: {inner!r} is not a Backend")
-        if not isinstance(ruleset, PermissionRuleset):
-            raise InvalidArgumentError(f"ruleset: {ruleset!r} is not a PermissionRuleset")
-        if ask is not None and not callable(ask):
-            raise InvalidArgumentError(f"ask: {ask!r} cannot be called")
+        check_ruleset(ruleset, optional=False)
+        check_callable(ask, "ask")
         self._inner = inner
         self._ruleset = ruleset
         self._approvals = Approvals(ask, ask_fallback)
@@ -99,8 +99,24 @@ class GuardedBackend(Backend):
         """The rules, with the prefixes that they spell out as links resolve them now."""
         return self._rules.checker()
 
+    def _over(self, inner: Backend) -> GuardedBackend:
+        """Return a guard of the files of another backend, which is alike, by the same rules, compiled once for both.
+
+        Args:
+            inner: with the same work directory, by the same name, on the same file system.
+        """
+        approvals = self._approvals
+        guard = GuardedBackend(inner, self._ruleset, ask=approvals.ask, ask_fallback=approvals.fallback)
+        guard._rules = self._rules.over(inner)
+        return guard
+
     def _judge(self, target: str, authorize: Authorize) -> Judge:
         return Judge(self._rules.checker(), self._approvals, authorize, target)
+
+    def _judge_tree(self, target: str, authorize: Authorize, top: str) -> Judge:
+        """Return the judge of a call that takes *top*, as typed, with all beneath it."""
+        tree = named(top, self._inner.work_dir, self._inner._as_given())
+        return Judge(self._rules.checker(), self._approvals, authorize, target, tree=tree)
 
     def _judged(self, target: str, authorize: Authorize, act: Callable[[Authorize], _T]) -> _T:
         return judged(self._judge(target, authorize), act)
@@ -119,8 +135,8 @@ class GuardedBackend(Backend):
     def _as_given(self) -> str:
         return self._inner._as_given()
 
-    def _resolve_prefix(self, prefix: str) -> str:
-        return self._inner._resolve_prefix(prefix)
+    def _resolve_prefixes(self, prefixes: Sequence[str]) -> tuple[str, ...]:
+        return self._inner._resolve_prefixes(prefixes)
 
     def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:
         return self._judged(
@@ -130,11 +146,40 @@ class GuardedBackend(Backend):
     def _scandir(
         self, path: str, *, operations: Operations, authorize: Authorize, depth: int | None = 1
     ) -> Generator[Entry, None, None]:
-        return self._judged(
-            path,
-            authorize,
-            lambda judge: self._inner._scandir(path, operations=operations, authorize=judge, depth=depth),
-        )
+        """As in the contract; a question is put together with those of the look at *path* that comes next."""
+        judge = self._judge(path, authorize)
+
+        def scan(each: Authorize) -> Generator[Entry, None, None]:
+            return self._inner._scandir(path, operations=operations, authorize=each, depth=depth)
+
+        def scan_and_look(each: Authorize) -> Generator[Entry, None, None]:
+            try:
+                entries = scan(each)
+            except PathNotDirectoryError as error:
+                if judge.asks:
+                    self._look_for(error, path, operations, each)
+                raise
+            if judge.asks and operations == _COPIED:
+                self._look(path, operations, each)
+            return entries
+
+        if operations not in (_LISTED, _COPIED):
+            return judged(judge, scan)
+        return judged(judge, lambda _: judge.gather(scan_and_look))
+
+    def _look(self, path: str, operations: Operations, authorize: Authorize) -> None:
+        """Ask for what a call that walks *path* goes on to describe: the entry that is listed, or what is copied."""
+        if operations == _COPIED:
+            (identity,) = self._inner._resolve((path,), operations=operations, authorize=authorize)
+            path = display(identity.name, self._inner.work_dir)
+        self._inner._stat(path, operations=operations, authorize=authorize)
+
+    def _look_for(self, error: PathNotDirectoryError, path: str, operations: Operations, authorize: Authorize) -> None:
+        """Look at what *error* says is no directory; where it is nothing, either, *error* is the cause of the next."""
+        try:
+            self._look(path, operations, authorize)
+        except PathError as nothing:
+            raise nothing from error
 
     def _readlink(self, path: str, *, operations: Operations, authorize: Authorize) -> str:
         return self._judged(
@@ -181,17 +226,15 @@ class GuardedBackend(Backend):
         self._rules.restarted()
 
     def _remove(self, path: str, *, operations: Operations, authorize: Authorize, recursive: bool) -> None:
-        self._judged(
-            path,
-            authorize,
+        judged(
+            self._judge_tree(path, authorize, path),
             lambda judge: self._inner._remove(path, operations=operations, authorize=judge, recursive=recursive),
         )
         self._rules.restarted()
 
     def _rename(self, source: str, target: str, *, operations: Operations, authorize: Authorize) -> None:
-        self._judged(
-            f"{source} to {target}",
-            authorize,
+        judged(
+            self._judge_tree(f"{source} to {target}", authorize, source),
             lambda judge: self._inner._rename(source, target, operations=operations, authorize=judge),
         )
         self._rules.restarted()
@@ -387,8 +430,7 @@ def guarding(
         UnsupportedError: ``commands="confined"`` where the kernel cannot.
         InvalidArgumentError: *commands* or *ask_fallback* is none of its values.
     """
-    if commands not in ("auto", "confined", "inspected"):
-        raise InvalidArgumentError(f"commands: {commands!r} is none of 'auto', 'confined', 'inspected'")
+    check_commands(commands)
     if ask_fallback not in ("error", "deny"):
         raise InvalidArgumentError(f"ask_fallback: {ask_fallback!r} is neither 'error' nor 'deny'")
     if ruleset is None:

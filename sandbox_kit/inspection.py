@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator
 from contextlib import closing
 
+from sandbox_kit.answers import is_answer
 from sandbox_kit.errors import PathError, PathEscapeError, PermissionDeniedError
 from sandbox_kit.judge import Judge
 from sandbox_kit.paths import join, normalise, relative, within
@@ -89,8 +90,9 @@ def _ask(files: FilePrimitives, path: str, operations: Operations, judge: Judge,
         files._resolve((path,), operations=operations, authorize=authorize)
     except PermissionDeniedError:
         raise
-    except (PathError, PathEscapeError):
-        pass
+    except (PathError, PathEscapeError) as error:
+        if is_answer(error):
+            raise
     judge.know(None)
 
 
@@ -127,12 +129,16 @@ def _children(files: FilePrimitives, directory: str, pattern: str, known: Collec
     compiled = compile_shell_glob(pattern)
     try:
         entries = files._scandir(directory, operations=("ls",), authorize=allow)
-    except PathEscapeError:
-        where = files._resolve_prefix(normalise(directory))
+    except PathEscapeError as error:
+        if is_answer(error):
+            raise
+        (where,) = files._resolve_prefixes((normalise(directory),))
         yield from (name for name in sorted(_beneath(where, known)) if compiled.fullmatch(name))
         yield _ESCAPED.sub(r"\1", pattern)
         return
-    except PathError:
+    except PathError as error:
+        if is_answer(error):
+            raise
         return
     with closing(entries):
         for entry in entries:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
+from sandbox_kit.answers import Approver, is_answer, note_answer
 from sandbox_kit.errors import (
     ApprovalRequiredError,
     PermissionDeniedError,
@@ -20,6 +21,7 @@ from sandbox_kit.errors import (
     SandboxError,
     printable,
 )
+from sandbox_kit.paths import display, within
 from sandbox_kit.primitives import Authorize
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.rules.commands import CommandLine
@@ -82,14 +84,24 @@ class Approvals:
         others = (name for _, names, _ in pending for name in names if name != names[0])
         leads = dict.fromkeys(f"leads to {printable(name)}" for name in others)
         if self.ask is not None:
-            if self.ask(operation, target, "; ".join([*rules, *leads])) is not True:
+            if not self._says_yes(self.ask, operation, target, "; ".join([*rules, *leads])):
                 said = f"{operation} {printable(target)}: not approved ({'; '.join(rules)})"
-                raise PermissionDeniedError(operation, target, rule, said)
+                refusal = PermissionDeniedError(operation, target, rule, said)
+                note_answer(refusal, raised=False)
+                raise refusal
         elif self.fallback == "error":
             said = f"{operation} {printable(target)}: needs approval ({'; '.join(rules)}): pass ask=, or use a terminal"
             raise ApprovalRequiredError(operation, target, rule, said)
         else:
             raise PermissionDeniedError(operation, target, rule)
+
+    @staticmethod
+    def _says_yes(ask: Ask, operation: str, target: str, reason: str) -> bool:
+        try:
+            return ask(operation, target, reason) is True
+        except BaseException as error:
+            note_answer(error, raised=True)
+            raise
 
 
 class _Pending(BaseException):
@@ -100,7 +112,7 @@ class _Pending(BaseException):
         self.judge = judge
 
 
-class Judge:
+class Judge(Approver):
     """Answers the questions of one call: an :class:`~sandbox_kit.primitives.Authorize`.
 
     Args:
@@ -110,6 +122,8 @@ class Judge:
         target: what the caller named.
         command: for ``"execute"``: the command, split.
         unconfined: count every command as "ask".
+        tree: what the call takes with all beneath it: absolute, as typed; an entry there that is refused is
+            named, where ``ls`` would show it.
     """
 
     def __init__(
@@ -120,6 +134,7 @@ class Judge:
         target: str,
         command: CommandLine | None = None,
         unconfined: bool = False,
+        tree: str | None = None,
     ) -> None:
         self._checker = checker
         self._approvals = approvals
@@ -127,6 +142,7 @@ class Judge:
         self._target = self._about = target
         self._command = command
         self._unconfined = unconfined
+        self._tree = tree
         self._unknown: dict[tuple[str, tuple[str, ...]], Verdict] = {}
         self._asked: dict[_Key, Verdict] = {}
         self._granted: set[_Key] = set()
@@ -142,10 +158,12 @@ class Judge:
         found: bool = False,
         hop: bool = False,
     ) -> bool:
+        if found and self._checker.allows(operation, *names):
+            return self._outer(operation, names, identity=identity, found=True, hop=hop)
         verdict = self.verdict(operation, names, hop)
         if verdict is not None and verdict.action != "allow":
             if verdict.action == "deny":
-                return self._refuse(verdict, found)
+                return not found and self._refuse(verdict, names)
             if found:
                 return self._covers(verdict, names, identity) and self._outer(
                     operation, names, identity=identity, found=True, hop=hop
@@ -160,11 +178,17 @@ class Judge:
     def gather(self, act: Callable[[Authorize], _T]) -> _T:
         """Return what *act* does, with whatever needs approval asked for after it, not amidst."""
         self._gathering = True
-        result = act(self)
-        self._gathering = False
+        try:
+            result = act(self)
+        finally:
+            self._gathering = False
         if self.pending():
             raise _Pending(self)
         return result
+
+    @property
+    def approved(self) -> bool:
+        return bool(self._covered) or (isinstance(self._outer, Approver) and self._outer.approved)
 
     def _covers(self, verdict: Verdict, names: tuple[str, ...], identity: Identity | None) -> bool:
         """Whether an approval in this call, by the same rule, is good for an entry that was met."""
@@ -217,16 +241,23 @@ class Judge:
             return Verdict("ask", "execute", "commands cannot be confined here", command.line)
         return verdict
 
-    def _refuse(self, verdict: Verdict, found: bool) -> bool:
-        if found:
-            return False
+    def _refuse(self, verdict: Verdict, names: tuple[str, ...]) -> NoReturn:
         target = self._target if verdict.operation == "execute" else self._about
-        raise PermissionDeniedError(verdict.operation, target, verdict.rule)
+        error = PermissionDeniedError(verdict.operation, target, verdict.rule)
+        if self._tree is None or names[0] == self._tree or not within(names[0], self._tree) or not self._shows(names):
+            raise error
+        entry = printable(display(names[0], self._checker.work_dir))
+        raise PermissionDeniedError(verdict.operation, target, verdict.rule, f"{error.message}, for {entry}")
+
+    def _shows(self, names: tuple[str, ...]) -> bool:
+        """Whether a listing would show an entry by these *names*."""
+        return self._checker.allows("ls", *names) and self._outer("ls", names, found=True)
 
     def know(self, identity: Identity | None) -> None:
         """Take *identity* for that of every name asked for since the last one; None for what has none."""
-        self._asked.update({(*asked, identity): verdict for asked, verdict in self._unknown.items()})
-        self._unknown.clear()
+        if self._unknown:
+            self._asked.update({(*asked, identity): verdict for asked, verdict in self._unknown.items()})
+            self._unknown.clear()
 
     def _settle(self, identity: Identity) -> None:
         """Everything about one target is named: give the call up where somebody has to approve."""
@@ -235,8 +266,15 @@ class Judge:
             raise _Pending(self)
         self._covered.update((verdict.operation, verdict.rule) for verdict in self._asked.values())
 
+    @property
+    def asks(self) -> bool:
+        """Whether something in this attempt takes an approval, given or not."""
+        return bool(self._asked or self._unknown)
+
     def pending(self) -> dict[_Key, Verdict]:
         """Return what was asked for in this attempt and nobody approved."""
+        if not self.asks:
+            return {}
         unknown: dict[_Key, Verdict] = {(*asked, None): verdict for asked, verdict in self._unknown.items()}
         return {
             key: verdict
@@ -269,8 +307,8 @@ def judged(judge: Judge, act: Callable[[Authorize], _T]) -> _T:
                 raise
         except PermissionDeniedError:
             raise
-        except SandboxError:
-            if not judge.pending():
+        except SandboxError as error:
+            if is_answer(error) or not judge.pending():
                 raise
         judge.request()
     raise SandboxConflictError("the target became another one each time that it was approved")

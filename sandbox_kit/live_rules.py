@@ -7,8 +7,7 @@ import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from sandbox_kit.contract import Backend, Process
-from sandbox_kit.errors import SandboxUnavailableError
+from sandbox_kit.contract import Backend, Process, is_running
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.rules.masks import RuleMasks
 from sandbox_kit.rules.ruleset import PermissionRuleset
@@ -36,12 +35,23 @@ class LiveRules:
         self._commands = 0
         self._changes = 0
         self._led_to: dict[str, tuple[str, ...]] = {}
+        self._shared: tuple[PermissionChecker, RuleMasks] | None = None
 
     def __getstate__(self) -> tuple[Backend, PermissionRuleset]:
         return self._inner, self._ruleset
 
     def __setstate__(self, state: tuple[Backend, PermissionRuleset]) -> None:
         self.__init__(*state)  # type: ignore[misc]
+
+    def over(self, inner: Backend) -> LiveRules:
+        """Return the same rules over another backend, which is alike: what was compiled is shared where it holds.
+
+        Where prefixes lead, and have led, is the other one's own.
+        """
+        rules = LiveRules(inner, self._ruleset)
+        with self._lock:
+            rules._plain, rules._shared = self._plain, self._last or self._shared
+        return rules
 
     def checker(self) -> PermissionChecker:
         """Return the rules, with every prefix resolved."""
@@ -56,7 +66,7 @@ class LiveRules:
         if current is None or self._commands or (self._processes and self._alive()):
             with self._lock:
                 changes = self._changes
-                current = self._last = self._resolved()
+                current = self._resolved()
                 self._current = current if changes == self._changes else None
         return current
 
@@ -93,19 +103,20 @@ class LiveRules:
         if self._plain is None or self._plain.work_dir != inner.work_dir:
             plain = PermissionChecker(self._ruleset, inner.work_dir, inner.capabilities.case_sensitive)
             self._plain = plain.with_alias(inner._as_given(), inner.work_dir)
-        for prefix in self._plain.literal_prefixes:
-            real, known = inner._resolve_prefix(prefix), self._led_to.get(prefix, ())
-            if real != prefix and real not in known:
+            self._last = None
+        prefixes = tuple(self._plain.literal_prefixes)
+        for prefix, real in zip(prefixes, inner._resolve_prefixes(prefixes), strict=True):
+            if real != prefix and real not in (known := self._led_to.get(prefix, ())):
                 self._led_to[prefix] = (*known, real)
-        checker = self._plain.with_prefixes(self._led_to)
-        if self._last is not None and self._last[0] == checker:
-            return self._last
-        return checker, RuleMasks(checker, inner.work_dir)
+                self._last = None
+        if self._last is None:
+            checker, shared = self._plain.with_prefixes(self._led_to), self._shared
+            if shared is None or shared[0] != checker:
+                shared = checker, RuleMasks(checker, inner.work_dir)
+            self._last = shared
+        return self._last
 
 
 def _runs(process: Process | None) -> bool:
-    """Whether a background process may still change names; one whose end is not known has ended."""
-    try:
-        return process is not None and process.poll() is None
-    except SandboxUnavailableError:
-        return False
+    """Whether a background process may still change names."""
+    return process is not None and is_running(process)

@@ -185,8 +185,8 @@ class FilePrimitives(ABC):
         """Return the work directory's name as the caller gave it; a rule in that spelling means the real one."""
 
     @abstractmethod
-    def _resolve_prefix(self, prefix: str) -> str:
-        """Return the real name of an absolute path that a rule mentions, or *prefix* where it has none."""
+    def _resolve_prefixes(self, prefixes: Sequence[str]) -> tuple[str, ...]:
+        """Return the real name of each absolute path that a rule mentions, or the path where it has none."""
 
     @abstractmethod
     def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:

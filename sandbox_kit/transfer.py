@@ -18,6 +18,7 @@ from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
+from sandbox_kit.answers import is_answer, is_final
 from sandbox_kit.errors import (
     ArchiveError,
     InvalidArgumentError,
@@ -84,9 +85,9 @@ def _host_errors() -> Iterator[None]:
     """Raise what the host's file system refuses as the error of this library that says the same."""
     try:
         yield
-    except SandboxError:
-        raise
     except OSError as error:
+        if isinstance(error, SandboxError) or is_answer(error):
+            raise
         raise _HOST_ERRORS.get(type(error), PathError)(str(error.filename or ""), error.strerror) from error
 
 
@@ -121,7 +122,9 @@ def _occupied(backend: Backend, path: str, names: list[str]) -> bool:
     """Ask for all of *names*, the first of which is *path*; return whether something is there."""
     try:
         return backend._resolve(names, operations=_WRITE, authorize=allow)[0].inode != 0
-    except PathNotDirectoryError:
+    except PathNotDirectoryError as error:
+        if is_answer(error):
+            raise
         return backend._resolve((path,), operations=_WRITE, authorize=allow)[0].inode != 0
 
 
@@ -247,7 +250,9 @@ def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[Member], in
     """Return the members beneath *path*, parents first, and how many a rule hides; None for a file."""
     try:
         entries = backend._scandir(path, operations=_READ, authorize=allow, depth=None)
-    except PathNotDirectoryError:
+    except PathNotDirectoryError as error:
+        if is_final(error):
+            raise
         return None
     base = named(path, backend.work_dir, backend._as_given())
     members: list[Member] = []
@@ -279,8 +284,8 @@ def _met(backend: Backend, path: str, base: str, entry: Entry, denied: Denied) -
         if isinstance(entry, Skipped):
             raise PathAccessError(entry.path, entry.reason)
         return None if entry is None else _member(backend, path, base, entry)
-    except NOT_THIS_ONE:
-        if denied == "error":
+    except NOT_THIS_ONE as error:
+        if denied == "error" or is_answer(error):
             raise
         return None
 
@@ -292,6 +297,8 @@ def _member(backend: Backend, path: str, base: str, info: FileInfo) -> Member:
         try:
             target = backend._readlink(join(path, name), operations=_READ, authorize=allow)
         except InvalidArgumentError as error:
+            if is_answer(error):
+                raise
             raise SandboxConflictError(f"{printable(info.path)}: replaced while the tree was read") from error
     return Member(name, info.is_dir, info.mode, info.size, info.mtime, target)
 

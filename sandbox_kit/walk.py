@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
+from sandbox_kit.answers import is_answer, is_refusal
 from sandbox_kit.arguments import check_count
 from sandbox_kit.errors import (
     ApprovalRequiredError,
@@ -95,13 +96,13 @@ def _beneath(
             raise PathNotFoundError(base)
         below = None if depth is None else depth - level
         return backend._scandir(base, operations=_GLOB, authorize=allow, depth=below)
-    except ApprovalRequiredError:
-        return None
-    except PermissionDeniedError:
-        if asked.targets > 1:
+    except PermissionDeniedError as error:
+        if is_refusal(error) or (asked.targets > 1 and not isinstance(error, ApprovalRequiredError)):
             raise
         return None
-    except (PathNotFoundError, PathNotDirectoryError):
+    except (PathNotFoundError, PathNotDirectoryError) as error:
+        if is_answer(error):
+            raise
         backend._scandir(path, operations=_GLOB, authorize=allow).close()
         return _nothing()
 
@@ -203,7 +204,9 @@ def grep(backend: Backend, query: Query, path: str, operations: Operations, auth
     search = _Search(backend, query, operations, authorize, report)
     try:
         entries = backend._scandir(path, operations=operations, authorize=authorize, depth=None)
-    except PathNotDirectoryError:
+    except PathNotDirectoryError as error:
+        if is_answer(error):
+            raise
         backend._resolve((path,), operations=operations, authorize=authorize)
         return Matches(search.file(path, name), report, limit=query.limit)
     return Matches(search.tree(entries, name), report, limit=query.limit)

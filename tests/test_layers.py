@@ -16,7 +16,7 @@ PACKAGE = ROOT.name
 LAYERS = (
     {"errors"},
     {"types", "paths"},
-    {"rules", "search"},
+    {"answers", "rules", "search"},
     {"primitives"},
     {"judge"},
     {"inspection"},

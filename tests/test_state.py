@@ -321,9 +321,9 @@ class TestFoldedCase:
             state.move("/home", "/HOME")
 
     def test_a_rules_prefix_has_a_real_name(self, state: StateBackend) -> None:
-        assert state._resolve_prefix("/home/DOCS") == "/Home/Docs"
-        assert state._resolve_prefix("/home/missing") == "/home/missing"
-        assert state._resolve_prefix("/home/docs/readme/x") == "/home/docs/readme/x"
+        assert state._resolve_prefixes(["/home/DOCS"]) == ("/Home/Docs",)
+        assert state._resolve_prefixes(["/home/missing"]) == ("/home/missing",)
+        assert state._resolve_prefixes(["/home/docs/readme/x"]) == ("/home/docs/readme/x",)
         assert state._as_given() == "/Home"
 
 

@@ -191,7 +191,7 @@ class PermissionChecker:
         return self if alias[0] == alias[1] else evolve(self, aliases=(*self._aliases, alias))
 
     def _decide(self, operation: Operation, names: Sequence[str]) -> tuple[Outcome, str]:
-        rules = self._operations.get(operation)
+        rules = self._known(operation)
         if rules is not None and len(names) == 1 and not self._aliases:
             return rules.decide(names[0]), names[0]
         if not names:
@@ -215,8 +215,12 @@ class PermissionChecker:
         return self._commands.decide(line, commands, [command.texts for command in split.candidates])
 
     def _rules(self, operation: Operation) -> PathRules:
-        rules = self._operations.get(operation)
+        rules = self._known(operation)
         return self._compile(operation) if rules is None else rules
+
+    def _known(self, operation: Operation) -> PathRules | None:
+        """Return the rules of *operation* where they were compiled before."""
+        return self._operations.get(operation) if isinstance(operation, str) else None
 
     def _compile(self, operation: Operation) -> PathRules:
         """Compile the rules of *operation*, once for all operations that have the same."""

@@ -7,6 +7,7 @@ mistakes. It is no boundary: a name that only the running command knows is not s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from attrs import frozen
 
@@ -26,6 +27,9 @@ __all__ = [
     "compile_command",
     "split_command",
 ]
+
+_MAX_KEY = 1024
+"""How many characters a line has at most that is remembered, as callers run the same ones over and over."""
 
 
 @frozen
@@ -56,6 +60,13 @@ def split_command(command: str | Sequence[str]) -> CommandLine:
         command: shell text, read as both Bash and a plain POSIX shell do where they differ, or the words of
             one command.
     """
+    if isinstance(command, str):
+        return _remembered(command) if len(command) <= _MAX_KEY else _split(command)
+    words = tuple(command)
+    return _remembered(words) if sum(map(len, words)) <= _MAX_KEY else _split(words)
+
+
+def _split(command: str | tuple[str, ...]) -> CommandLine:
     analysis = Analysis()
     if isinstance(command, str):
         line = command
@@ -66,3 +77,6 @@ def split_command(command: str | Sequence[str]) -> CommandLine:
     found = tuple(analysis.commands)
     claims = analysis.claims
     return CommandLine(line, found if analysis.is_split else None, found, claims.found, claims.overflow)
+
+
+_remembered = lru_cache(maxsize=64)(_split)

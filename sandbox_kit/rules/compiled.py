@@ -111,9 +111,9 @@ class PathRules:
         """Return what decides on *name*.
 
         Raises:
-            InvalidArgumentError: *name* holds a NUL.
+            InvalidArgumentError: *name* is no text, or holds a NUL.
         """
-        found = self._memory.get(name)
+        found = self._memory.get(name) if isinstance(name, str) else None
         if found is None:
             found = self._outcomes[self._first(normal_path(name, self._place.work_dir))]
             if len(name) <= MAX_KEY:

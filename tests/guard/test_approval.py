@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -176,6 +177,36 @@ def test_the_backend_can_be_used_while_the_person_thinks(backend: Backend) -> No
     person = Person(also=lambda: backend.write("log", "asked"))
     assert guarding(backend, ASK, ask=person).read("x") == "x"
     assert backend.read("log") == "asked"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to count open descriptors")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda backend: backend.ls("tree"),
+        lambda backend: backend.ls("x"),
+        lambda backend: backend.glob("tree/*"),
+        lambda backend: backend.export("tree"),
+        lambda backend: backend.grep("a", "tree"),
+        lambda backend: backend.read("x"),
+    ],
+    ids=["ls", "ls of a file", "glob", "export", "grep", "read"],
+)
+def test_a_question_holds_no_descriptor(tmp_path: Path, call: Callable[[Backend], object]) -> None:
+    backend = LocalBackend(tmp_path)
+    for name in ("x", "tree/a"):
+        backend.write(name, name)
+    held: list[int] = []
+
+    def count() -> None:
+        held.append(len(os.listdir("/proc/self/fd")))
+
+    guarded = guarding(backend, ASK, ask=Person(also=count))
+    guarded.exists("nothing")
+    count()
+    call(guarded)
+    assert len(held) == 3
+    assert held[1] == held[2]
 
 
 def test_a_search_of_an_approved_tree_asks_nobody_while_it_runs(backend: Backend) -> None:

@@ -65,3 +65,10 @@ def test_where_a_chain_ends_is_held_to_the_default_too(root: Path) -> None:
     for call in (backend.read, backend.stat, backend.exists):
         with pytest.raises(PermissionDeniedError):
             call("first")
+
+
+def test_a_link_on_the_way_is_also_held_to_the_rules_of_an_outer_guard(root: Path) -> None:
+    outer = guarding(guarded(root), PermissionRuleset(rules=[PermissionRule("second", "deny")]))
+    assert [info.path for info in outer.ls()] == ["file"]
+    with pytest.raises(PermissionDeniedError):
+        outer.read("first")

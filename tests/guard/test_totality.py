@@ -17,7 +17,7 @@ from sandbox_kit.search.dialect import parse
 
 FILES = sorted(FilePrimitives.__abstractmethods__)
 COMMANDS = sorted(CommandPrimitives.__abstractmethods__)
-UNJUDGED = {"_as_given", "_resolve_prefix"}
+UNJUDGED = {"_as_given", "_resolve_prefixes"}
 
 
 def primitives(cls: type) -> dict[str, Callable[..., Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -136,7 +135,7 @@ class TestTemporaryRoot:
 
         with LocalSandbox() as sandbox:
             place = sandbox.work_dir
-            monkeypatch.setattr(shutil, "rmtree", refuse)
+            monkeypatch.setattr(os, "rmdir", refuse)
         assert [record.name for record in caplog.records] == ["sandbox_kit"]
         assert place in caplog.text
 

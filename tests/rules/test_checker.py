@@ -80,16 +80,18 @@ def test_check_raises_what_the_verdict_says(operation: Any) -> None:
 @pytest.mark.parametrize("method", ["verdict", "check", "allows", "rules_only", "can_refuse", "may_allow_beneath"])
 def test_an_unknown_operation_is_refused(method: str) -> None:
     call = getattr(checker(), method)
-    with pytest.raises(InvalidArgumentError):
-        call(*("chmod", "x")[: 1 if method == "can_refuse" else 2])
+    for operation in ("chmod", "", None, 7, ["read"], {"read"}):
+        with pytest.raises(InvalidArgumentError):
+            call(*(operation, "x")[: 1 if method == "can_refuse" else 2])
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_no_name_a_nul_and_what_is_no_text_are_refused(operation: Any) -> None:
     found = checker()
-    for names in ((), ("a\0b",), ("a", "b\0"), (None,), (PurePosixPath("a"),), (b"a",)):
-        with pytest.raises(InvalidArgumentError):
-            found.verdict(operation, *names)
+    for names in ((), ("a\0b",), ("a", "b\0"), (None,), (PurePosixPath("a"),), (b"a",), (["a"],), ("a", {"b"}), (1,)):
+        for _ in range(2):
+            with pytest.raises(InvalidArgumentError):
+                found.verdict(operation, *names)
     with pytest.raises(InvalidArgumentError):
         found.may_allow_beneath("read", "\0")
     with pytest.raises(InvalidArgumentError):

@@ -490,3 +490,17 @@ def test_no_command_that_a_shell_runs_is_missed(tmp_path_factory: pytest.TempPat
     )
     ran = {line[1:] for line in done.stderr.decode().splitlines() if line.startswith("@")}
     assert ran <= found
+
+
+def test_the_same_words_as_text_and_as_a_sequence_are_told_apart_each_time() -> None:
+    for _ in range(2):
+        text, words = split_command("cat a;b"), split_command(["cat", "a;b"])
+        assert (text.commands, words.commands) != (words.commands, text.commands)
+        assert split_command(["cat a;b"]).commands != words.commands
+
+
+def test_a_sequence_that_changes_is_read_anew() -> None:
+    words = ["cat", "a"]
+    split_command(words)
+    words[1] = "b"
+    assert split_command(words).line == "cat b"

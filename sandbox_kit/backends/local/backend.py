@@ -158,9 +158,9 @@ class LocalBackend(Backend):
     def _as_given(self) -> str:
         return self._held().given
 
-    def _resolve_prefix(self, prefix: str) -> str:
+    def _resolve_prefixes(self, prefixes: Sequence[str]) -> tuple[str, ...]:
         root = self._opened
-        return (Prefixes(self.work_dir) if root is None else root.prefixes).real(prefix)
+        return tuple(map((Prefixes(self.work_dir) if root is None else root.prefixes).real, prefixes))
 
     def _target(self, spot: Spot, info: os.stat_result) -> scan.Leads:
         if not stat.S_ISLNK(info.st_mode):
@@ -273,7 +273,7 @@ class LocalBackend(Backend):
         opened = Opened(spot.parent, spot.name)
         try:
             if recursive and stat.S_ISDIR(info.st_mode):
-                names = (typed, spot.real)
+                names = _names(typed, spot.real)
                 judged = change.judge_tree(spot, path, operations, authorize, names, enter=opened.enter)
             settle(operations, authorize, _names(typed, spot.real), spot.identity)
             change.remove(spot, path, judged)
@@ -288,7 +288,8 @@ class LocalBackend(Backend):
         info = _described(spot, source, operations, authorize)
         authorize("write", _names(new_typed, new.real))
         if stat.S_ISDIR(info.st_mode):
-            change.judge_tree(spot, source, operations, authorize, (typed, spot.real), (new_typed, new.real))
+            names, new_names = _names(typed, spot.real), _names(new_typed, new.real)
+            change.judge_tree(spot, source, operations, authorize, names, new_names)
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
         self._refuse_root(source, spot)
         if within(new.real, spot.real) and new.real != spot.real:

@@ -276,15 +276,15 @@ def judge_tree(
     path: str,
     operations: Operations,
     authorize: Authorize,
-    names: tuple[str, str],
-    new: tuple[str, str] | None = None,
+    names: tuple[str, ...],
+    new: tuple[str, ...] = (),
     enter: Callable[[str], Descriptor] | None = None,
 ) -> list[Judged]:
     """Ask for every entry beneath a directory, and for the name that it would get.
 
     Args:
-        names: the directory as typed, and its real name.
-        new: the same two of its new name, where it is being moved.
+        names: the directory as typed, and its real name where that is another.
+        new: the same of its new name, where it is being moved.
         enter: opens a directory by its path beneath this one, after its name has been judged.
 
     Returns:

@@ -10,6 +10,7 @@ import os
 import stat
 from contextlib import suppress
 
+from sandbox_kit.host.rights import has_all, set_mode
 from sandbox_kit.host.system import Descriptor
 from sandbox_kit.host.trail import DIRECTORY, NOFOLLOW, Trail
 
@@ -45,9 +46,9 @@ class Opened:
             return self._pins.enter(full)
         pin = self._pins.enter(full)
         info = os.fstat(pin.fd)
-        if info.st_uid == os.geteuid() and info.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        if info.st_uid == os.geteuid() and not has_all(info.st_mode):
             self._changed.append((full, info))
-            _set_mode(pin, info.st_mode | stat.S_IRWXU)
+            set_mode(pin, info.st_mode | stat.S_IRWXU)
         return Descriptor.open(".", DIRECTORY, pin.fd)
 
     def close(self) -> None:
@@ -57,9 +58,4 @@ class Opened:
             with suppress(OSError):
                 pin = self._pins.enter(path)
                 if os.path.samestat(os.fstat(pin.fd), info):
-                    _set_mode(pin, info.st_mode)
-
-
-def _set_mode(pin: Descriptor, mode: int) -> None:
-    """Change what *pin* is open on, for its identity alone: by its number, which no name can redirect."""
-    os.chmod(f"/proc/self/fd/{pin.fd}", stat.S_IMODE(mode))
+                    set_mode(pin, info.st_mode)

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
-from attrs import asdict
+from attrs import fields
 
 from sandbox_kit.backends.local import base, mounting, probe
 from sandbox_kit.backends.local.cover import Wanted
@@ -60,6 +60,7 @@ _NOT_MOUNTED = "Can't remount readonly on"
 """What bubblewrap says when it looks for the last mount of the helper's and finds none."""
 
 _LAUNCHER = {"PATH": "/usr/bin:/bin", "LANG": "C"}
+_CEILINGS = tuple(each.name for each in fields(Limits))
 
 
 class Prepared:
@@ -335,8 +336,8 @@ def check_limits(limits: Limits | None, reason: str | None = None) -> None:
     Raises:
         UnsupportedError: one cannot; names it.
     """
-    for name, value in asdict(limits).items() if limits is not None else ():
-        if value is not None and (name != "tmpfs_size" or reason is not None):
+    for name in _CEILINGS if limits is not None else ():
+        if getattr(limits, name) is not None and (name != "tmpfs_size" or reason is not None):
             raise UnsupportedError(f"{name}: {reason or 'confined local commands can be held to tmpfs_size only'}")
 
 

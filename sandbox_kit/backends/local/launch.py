@@ -25,6 +25,8 @@ __all__ = ["Launch", "Terms", "check_size", "check_user"]
 
 _MAX_STRING = 32 * 4096
 _MAX_TOTAL = 6 * 2**20
+_SMALL = _MAX_STRING - 8192
+"""What all kernels take, in bytes, of which a character has at most four."""
 _SLACK = 8192
 """What the launcher adds to a command's own arguments, at most, and the kernel to them, in bytes."""
 
@@ -206,6 +208,9 @@ def check_size(argv: Sequence[str], env: Mapping[str, str]) -> None:
     Raises:
         InvalidArgumentError: a word or variable takes 128 KiB or more, or all together more than the stack may.
     """
+    characters = sum(map(len, argv)) + sum(map(len, env)) + sum(map(len, env.values()))
+    if 4 * characters + 10 * (len(argv) + len(env)) < _SMALL:
+        return
     words = [*argv, *(f"{name}={value}" for name, value in env.items())]
     sizes = [len(os.fsencode(word)) + 1 for word in words]
     if max(sizes) > _MAX_STRING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 
-from attrs import frozen
+from attrs import field, frozen
 
 from sandbox_kit.errors import PathEscapeError
 from sandbox_kit.host.pin import NOFOLLOW, Root
@@ -32,23 +32,41 @@ class Tree:
         directory: a descriptor of it.
         typed: its name as typed, absolute.
         real: its real name.
+        above: the components of that beneath the root.
     """
 
     root: Root
     directory: Descriptor
     typed: str
     real: str
+    above: list[str] = field(init=False)
+
+    @above.default
+    def _above(self) -> list[str]:
+        return parts(relative(self.real, self.root.name))
 
     def typed_name(self, name: bytes) -> str:
         """Return a name as the program prints it, as one that the caller could type: absolute."""
         return join(self.typed, os.fsdecode(name.removeprefix(b"./")))
 
 
-class Proof:
-    """The bytes that bear the program's answers out, of one file at a time."""
+Met = Callable[[str, os.stat_result], bool]
+"""Called with a file that was opened, as typed, and what it is; whether it may be seen."""
 
-    def __init__(self, tree: Tree, context: int, skipped: list[Skipped]) -> None:
+
+class Proof:
+    """The bytes that bear the program's answers out, of one file at a time.
+
+    Args:
+        tree: where the files are.
+        context: lines before and after each match.
+        skipped: takes what could not be looked at.
+        met: asked for each file; None lets all be seen.
+    """
+
+    def __init__(self, tree: Tree, context: int, skipped: list[Skipped], met: Met | None = None) -> None:
         self._tree = tree
+        self._met = met
         self._context = context
         self._skipped = skipped
         self._name: bytes | None = None
@@ -86,16 +104,17 @@ class Proof:
     def _open(self, name: bytes) -> None:
         """Take up a file: a small one whole; nothing of one that is not there under that name any more."""
         self._name, self._file, self._part, self._text, self._base = name, None, b"", "", 0
-        self._shown = display(self._tree.typed_name(name), self._tree.root.name)
-        file = opened(self._tree, os.fsdecode(name))
-        if file is None:
+        typed = self._tree.typed_name(name)
+        self._shown = display(typed, self._tree.root.name)
+        found = opened(self._tree, os.fsdecode(name))
+        if found is None or (self._met is not None and not self._met(typed, found[1])):
             return
-        size = os.fstat(file.fd).st_size
-        if size > _WHOLE:
+        file, info = found
+        if info.st_size > _WHOLE:
             self._file = file
             return
         with file:
-            self._part = os.read(file.fd, size + 1)
+            self._part = os.read(file.fd, info.st_size + 1)
         self._text = as_text(self._part)
 
     def _covers(self, offset: int) -> bool:
@@ -120,14 +139,17 @@ class Proof:
         return False
 
 
-def opened(tree: Tree, name: str) -> Descriptor | None:
+def opened(tree: Tree, name: str) -> tuple[Descriptor, os.stat_result] | None:
     """Open a regular file beneath *tree* without a link on its way; None when there is none by now.
+
+    Returns:
+        The file, and what the system says of it.
 
     Raises:
         PermissionError: the file system refuses.
     """
     try:
-        file = tree.root.open_plain([*parts(relative(tree.real, tree.root.name)), *parts(name)], _READ)
+        file = tree.root.open_plain([*tree.above, *parts(name)], _READ)
         if file is None:
             file = _walked(tree.root, join(tree.real, name))
     except PathEscapeError:
@@ -136,7 +158,8 @@ def opened(tree: Tree, name: str) -> Descriptor | None:
         raise
     except OSError:
         return None
-    return file if stat.S_ISREG(os.fstat(file.fd).st_mode) else None
+    info = os.fstat(file.fd)
+    return (file, info) if stat.S_ISREG(info.st_mode) else None
 
 
 def _walked(root: Root, path: str) -> Descriptor:

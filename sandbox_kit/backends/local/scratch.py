@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from functools import cache
+from pathlib import Path
 
 from sandbox_kit.backends.local.locks import remove_old_locks
-from sandbox_kit.errors import UnsupportedError
+from sandbox_kit.errors import SandboxError, UnsupportedError
+from sandbox_kit.host.private import private_directory
 
 __all__ = ["own_directory", "tidy"]
 
@@ -20,24 +21,10 @@ def own_directory() -> str:
     Raises:
         UnsupportedError: it cannot be made, something else has the name, or others may enter.
     """
-    directory = _NAME.format(uid=os.geteuid())
-    if not os.path.lexists(directory):
-        _make(directory)
-    status = os.lstat(directory)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise UnsupportedError(f"{directory} is not a directory of this user alone: commands cannot be confined")
-    return directory
-
-
-def _make(directory: str) -> None:
     try:
-        os.mkdir(directory, 0o700)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise UnsupportedError(
-            f"{directory} cannot be made: {error.strerror}; commands cannot be confined without"
-        ) from error
+        return os.fspath(private_directory(Path(_NAME.format(uid=os.geteuid()))))
+    except SandboxError as error:
+        raise UnsupportedError(f"{error}: commands cannot be confined") from error
 
 
 @cache

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
+from sandbox_kit.answers import Approver
 from sandbox_kit.backends.local.proof import Proof, Tree, opened
 from sandbox_kit.backends.local.scan import NOWHERE, Leads, Scan
 from sandbox_kit.errors import LimitExceededError, RemoteProtocolError, SandboxTimeoutError
@@ -31,7 +32,7 @@ from sandbox_kit.search.filter import GrepFilter
 from sandbox_kit.search.matches import SearchReport
 from sandbox_kit.search.records import grep_options, ripgrep_options
 from sandbox_kit.search.scan import Scanner
-from sandbox_kit.types import GrepMatch, Skipped
+from sandbox_kit.types import GrepMatch, Identity, Skipped
 from sandbox_kit.walk import wanted
 
 __all__ = ["Search", "Tree", "command"]
@@ -165,9 +166,11 @@ class Search:
 
     def _by_program(self, argv: Sequence[str]) -> Generator[Sequence[GrepMatch], None, int | None]:
         """Yield what the program finds; return its exit code, None where it cannot be started."""
-        query = self._query
-        found = GrepFilter(_Judged(query, self._tree, self._operations, self._authorize), context=query.context)
-        proof = Proof(self._tree, query.context, self._report.skipped)
+        query, authorize = self._query, self._authorize
+        judged = _Judged(query, self._tree, self._operations, authorize)
+        found = GrepFilter(judged, context=query.context)
+        approved = isinstance(authorize, Approver) and authorize.approved
+        proof = Proof(self._tree, query.context, self._report.skipped, judged.met if approved else None)
         try:
             running = _Running(argv, self._tree.directory.fd)
         except OSError:
@@ -216,9 +219,9 @@ class Search:
                 self._report.skipped.append(Skipped(shown, path_error(error, shown).reason))
 
     def _scanned(self, scanner: Scanner, shown: str, name: str) -> Generator[Sequence[GrepMatch], None, None]:
-        file = opened(self._tree, name)
-        if file is not None:
-            with file, io.BufferedReader(io.FileIO(file.fd, closefd=False)) as stream:
+        found = opened(self._tree, name)
+        if found is not None:
+            with found[0] as file, io.BufferedReader(io.FileIO(file.fd, closefd=False)) as stream:
                 for hit in scanner.scan(stream):
                     yield (hit.to_match(shown),)
 
@@ -241,11 +244,20 @@ class _Judged:
         typed = self._tree.typed_name(name)
         if not wanted(self._query, typed, self._tree.typed) or is_unfinished(typed.rpartition("/")[2]):
             return False
-        if self._authorize is None:
-            return True
-        real = join(self._tree.real, relative(typed, self._tree.typed))
+        return self._authorize is None or self._allows(self._authorize, typed, self._real(typed))
+
+    def met(self, typed: str, info: os.stat_result) -> bool:
+        """Whether the file itself may be seen that has the name by now, so that an approval is remembered for it."""
+        real = self._real(typed)
+        identity = Identity(real, info.st_dev, info.st_ino)
+        return self._authorize is None or self._allows(self._authorize, typed, real, identity)
+
+    def _real(self, typed: str) -> str:
+        return join(self._tree.real, relative(typed, self._tree.typed))
+
+    def _allows(self, authorize: Authorize, typed: str, real: str, identity: Identity | None = None) -> bool:
         names = (typed,) if typed == real else (typed, real)
-        return all(self._authorize(operation, names, found=True) for operation in self._operations)
+        return all(authorize(operation, names, identity=identity, found=True) for operation in self._operations)
 
 
 class _Running:

@@ -23,7 +23,7 @@ import select
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 
@@ -168,7 +168,8 @@ def _popen(far: socket.socket) -> subprocess.Popen[bytes]:
         raise SandboxUnavailableError(f"the supervisor of commands cannot be started: {error}") from error
 
 
-_INHERITED = re.compile(rb"^(?:Umask|Uid|Gid|Groups|Cap\w+|NoNewPrivs|Seccomp\w*|Cpus_allowed):.*$", re.MULTILINE)
+_KEYS = rb"(?:Umask|Uid|Gid|Groups|Cap\w+|NoNewPrivs|Seccomp\w*|Cpus_allowed)"
+_INHERITED = re.compile(rb"\n%b:[^\n]*(?:\n%b:[^\n]*)*" % (_KEYS, _KEYS))
 _STATUS_SIZE = 1 << 16
 
 Credentials = tuple[object, ...]
@@ -181,11 +182,7 @@ def _credentials() -> Credentials | None:
             status = file.read(_STATUS_SIZE)
     except OSError:
         return None
-    return *_INHERITED.findall(status), *_limits()
-
-
-def _limits() -> Iterator[tuple[int, int]]:
-    return map(resource.getrlimit, _limit_numbers())
+    return *_INHERITED.findall(status), *map(resource.getrlimit, _limit_numbers())
 
 
 @cache

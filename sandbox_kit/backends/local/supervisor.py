@@ -255,18 +255,19 @@ class Supervisor:
         with suppress(BrokenPipeError, ConnectionResetError):
             self.control.sendall(REPLY.pack(kind, value, spared))
 
-    def wanted(self) -> bool:
-        """Wait for something to happen; False when the host wants an end, or has ended."""
+    def ready(self) -> set[int]:
+        """Wait for something to happen; return the descriptors that have something, but for what wakes it."""
         ready = {fd for fd, _ in self.poller.poll()}
         if self.wake in ready:
             os.read(self.wake, 4096)
-        return ready == {self.wake}
+            ready.remove(self.wake)
+        return ready
 
     def idle(self) -> bool:
         """Wait for a request; False when the host has ended."""
-        while self.wanted():
+        while not (ready := self.ready()):
             pass
-        return bool(select.select([self.control], [], [], 0)[0])
+        return self.control.fileno() in ready
 
     def serve(self, request: Request, fds: list[int]) -> None:
         """Run one command to its end, and its tree to none."""
@@ -279,7 +280,7 @@ class Supervisor:
         finally:
             close(fds)
         self.reply(STARTED, command)
-        while not reap_adopted(command) and self.wanted():
+        while not reap_adopted(command) and not self.ready():
             pass
         self.reply(ENDED, *end_tree(command))
 

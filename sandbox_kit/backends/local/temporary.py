@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import stat
 import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+from sandbox_kit.host.trash import Trash
 
 __all__ = ["make", "remove"]
 
@@ -43,26 +44,14 @@ def remove(directory: str, owner: int) -> None:
         _remove(directory)
     except FileNotFoundError:
         return
-    except (OSError, RecursionError) as error:
+    except OSError as error:
         logger.warning("the temporary directory of a sandbox could not be removed: %s: %s", directory, error)
 
 
 def _remove(directory: str) -> None:
-    try:
-        shutil.rmtree(directory)
-    except PermissionError:
-        _open_up(directory)
-        shutil.rmtree(directory)
-
-
-def _open_up(directory: str) -> None:
-    """Let this user change every directory of a tree, parents first."""
     os.chmod(directory, 0o700)
-    for parent, names, _ in os.walk(directory):
-        for name in names:
-            path = os.path.join(parent, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
+    Trash(Path(directory)).empty()
+    os.rmdir(directory)
 
 
 @cache

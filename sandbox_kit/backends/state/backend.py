@@ -196,7 +196,10 @@ class StateBackend(Backend):
     def _as_given(self) -> str:
         return self._work_dir
 
-    def _resolve_prefix(self, prefix: str) -> str:
+    def _resolve_prefixes(self, prefixes: Sequence[str]) -> tuple[str, ...]:
+        return tuple(map(self._real, prefixes))
+
+    def _real(self, prefix: str) -> str:
         try:
             place = self._locate(prefix)
         except PathError:
