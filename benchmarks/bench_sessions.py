@@ -42,7 +42,7 @@ def median_ms(call: Callable[[], object], calls: int = CALLS) -> tuple[float, fl
 
 def fill(manager: SessionManager, count: int) -> None:
     """Put *count* hibernated sessions into the ledger."""
-    ledger, owner = manager._desk.ledger, manager._desk.residents.owner
+    ledger, owner = manager._service.ledger, manager._service.table.owner
     for number in range(count):
         ledger.claim(f"s{number}", owner, tenant=f"t{number % 50}", runtime=None, ceilings=Ceilings(), now=number)
         ledger.release(f"s{number}", owner)

@@ -10,9 +10,10 @@ from typing import Any, Self
 
 from attrs import asdict, field, frozen
 
+from sandbox_kit.arguments import CommandMode, check_commands, check_ruleset
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import InvalidArgumentError
-from sandbox_kit.guard import CommandMode, guarding
+from sandbox_kit.guard import guarding
 from sandbox_kit.registry import backend_class, check_backend_name
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.types import Limits
@@ -20,7 +21,6 @@ from sandbox_kit.types import Limits
 __all__ = ["SandboxSpec"]
 
 _KEYS = ("backend", "options", "ruleset", "commands")
-_MODES = ("auto", "confined", "inspected")
 
 
 def _backend(name: str) -> str:
@@ -35,14 +35,12 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ruleset(ruleset: PermissionRuleset | None) -> PermissionRuleset | None:
-    if ruleset is not None and not isinstance(ruleset, PermissionRuleset):
-        raise InvalidArgumentError(f"ruleset: {ruleset!r} is not a PermissionRuleset")
+    check_ruleset(ruleset)
     return ruleset
 
 
 def _commands(mode: CommandMode) -> CommandMode:
-    if mode not in _MODES:
-        raise InvalidArgumentError(f"commands: {mode!r} is none of {', '.join(map(repr, _MODES))}")
+    check_commands(mode)
     return mode
 
 

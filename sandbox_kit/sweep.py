@@ -8,12 +8,11 @@ from pathlib import Path
 from attrs import evolve
 
 from sandbox_kit.arguments import check_timeout
-from sandbox_kit.errors import PathNotFoundError
-from sandbox_kit.sessions.desk import Reaped
-from sandbox_kit.sessions.layout import OWN
+from sandbox_kit.sessions.layout import check_opened
 from sandbox_kit.sessions.makers import Factory
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy
+from sandbox_kit.sessions.reaper import Reaped
 
 __all__ = ["sweep"]
 
@@ -28,7 +27,8 @@ def sweep(
     """Look once after the sessions beneath a root, for any process that may do so.
 
     The slots of dead owners come back, purges that were cut short are completed, and hibernated sessions that
-    were not used for too long are purged. What a living process holds is left alone.
+    were not used for too long are purged, also workspaces that the ledger does not know and in which nothing
+    changed for that long. What a living process holds, and what is of another backend, is left alone.
 
     Args:
         workspace_root: the root; it is not made.
@@ -37,17 +37,17 @@ def sweep(
         backend: as for :class:`~sandbox_kit.sessions.manager.SessionManager`.
 
     Returns:
-        What was purged and recovered, by id.
+        What was purged and recovered, and which workspaces the ledger does not know, by id.
 
     Raises:
         PathNotFoundError: no sessions were ever opened beneath it.
+        UnsupportedError: the backend cannot hold fields of the policy.
         SandboxUnavailableError: its ledger is damaged, or cannot be used.
     """
     root = Path(workspace_root)
-    if not (root / OWN).is_dir():
-        raise PathNotFoundError(os.fspath(root), "no sessions were ever opened beneath it")
+    check_opened(root)
     values = (policy or SandboxPolicy()).snapshot()
     if workspace_ttl is not None:
         values = evolve(values, workspace_ttl=check_timeout(workspace_ttl, "workspace_ttl"))
     with SessionManager(SandboxPolicy(values), workspace_root=root, backend=backend, reap_every=None) as manager:
-        return manager.reap()
+        return manager.reap(unknown=True)

@@ -11,9 +11,9 @@ from sandbox_kit.cli.exits import ExitCode, UsageError
 from sandbox_kit.cli.files import print_content, show_listing
 from sandbox_kit.cli.saving import save
 from sandbox_kit.cli.screen import Screen, complain
-from sandbox_kit.cli.workspace import load_rules, no_sessions
+from sandbox_kit.cli.workspace import load_rules
 from sandbox_kit.sessions.archive import WorkspaceArchive
-from sandbox_kit.sessions.layout import OWN
+from sandbox_kit.sessions.layout import check_opened
 from sandbox_kit.types import Listing
 
 __all__ = ["export", "get", "ls"]
@@ -36,8 +36,8 @@ def _sessions(archive: WorkspaceArchive) -> list[str]:
         PathNotFoundError: there are none, and no manager ever opened one there.
     """
     sessions = archive.sessions()
-    if not sessions and not (archive.root / OWN).is_dir():
-        raise no_sessions(archive.root)
+    if not sessions:
+        check_opened(archive.root)
     return sessions
 
 

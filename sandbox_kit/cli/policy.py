@@ -11,7 +11,7 @@ from typing import Any
 
 from sandbox_kit.cli.documents import tell_validity
 from sandbox_kit.cli.exits import ExitCode, UsageError
-from sandbox_kit.cli.saving import save
+from sandbox_kit.cli.saving import alone, save
 from sandbox_kit.cli.screen import Screen, complain
 from sandbox_kit.errors import PathError, PathNotFoundError, PolicyError
 from sandbox_kit.sessions.environment import OVERRIDES_VARIABLE, read_environment, typed
@@ -86,14 +86,16 @@ def set_overrides(args: Namespace, screen: Screen) -> int:
     policy, _ = load_policy(args.policy)
     if Path(PolicyOverrides(policy, args.overrides).path).suffix.lower() != ".json":
         raise UsageError("only a .json file can be written")
-    document = _existing(args.overrides)
-    _apply(policy, document, args.overrides)
-    before = dict(_flat(policy.to_dict()))
-    for assignment in args.assignments:
-        _assign(document, assignment)
-    changed = apply_policy_update(policy, document)
-    if not args.dry_run:
-        save(json.dumps(document, indent=2) + "\n", args.overrides)
+    with alone(args.overrides):
+        document = _existing(args.overrides)
+        with named(args.overrides):
+            apply_policy_update(policy, document)
+        before = dict(_flat(policy.to_dict()))
+        for assignment in args.assignments:
+            _assign(document, assignment)
+        changed = apply_policy_update(policy, document)
+        if not args.dry_run:
+            save(json.dumps(document, indent=2) + "\n", args.overrides)
     after = dict(_flat(policy.to_dict()))
     if args.json:
         screen.json({"changed": changed, "dry_run": args.dry_run, "overrides": document})
@@ -117,11 +119,6 @@ def _read(path: str) -> dict[str, Any]:
 
 def _existing(path: str) -> dict[str, Any]:
     return _read(path) if os.path.exists(path) else {}
-
-
-def _apply(policy: SandboxPolicy, document: Mapping[str, Any], path: str) -> list[str]:
-    with named(path):
-        return apply_policy_update(policy, document)
 
 
 def _override(policy: SandboxPolicy, path: str) -> list[str]:

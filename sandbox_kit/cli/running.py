@@ -9,6 +9,7 @@ from argparse import Namespace
 from contextlib import ExitStack
 from typing import BinaryIO
 
+from sandbox_kit.arguments import CommandMode
 from sandbox_kit.backends.local.confine import obstacle
 from sandbox_kit.backends.local.relay import RelayedSandbox
 from sandbox_kit.backends.local.sandbox import LocalSandbox
@@ -18,7 +19,7 @@ from sandbox_kit.cli.screen import Screen, complain
 from sandbox_kit.cli.workspace import load_rules
 from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import CommandTimeoutError
-from sandbox_kit.guard import CommandMode, guarding
+from sandbox_kit.guard import guarding
 from sandbox_kit.types import CommandResult
 
 __all__ = ["command_of", "outcome", "report", "run"]
@@ -33,7 +34,7 @@ _LINE = re.compile(r"[\s;|&<>$]")
 def run(args: Namespace, screen: Screen) -> int:
     """Run a command and end as it does."""
     command, ruleset, env = command_of(args), load_rules(args.rules), _environment(args.env)
-    mode = _settled(args.commands, os.path.realpath(args.root))
+    mode = _mode_for(args.commands, os.path.realpath(args.root))
     sandbox = (LocalSandbox if args.json else RelayedSandbox)(
         args.root, expose=args.expose, network=True if args.network else None
     )
@@ -56,7 +57,7 @@ def command_of(args: Namespace) -> str | list[str]:
     return " ".join(words) if args.shell else words
 
 
-def _settled(mode: CommandMode, root: str) -> CommandMode:
+def _mode_for(mode: CommandMode, root: str) -> CommandMode:
     """Return *mode*, or "inspected" where nothing can confine and the person agrees to that.
 
     Raises:

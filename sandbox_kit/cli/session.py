@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from pathlib import Path
 
-from attrs import asdict, evolve
+from attrs import asdict
 
+from sandbox_kit.arguments import CommandMode
 from sandbox_kit.backends.local.relay import RelayedSandbox
 from sandbox_kit.backends.local.sandbox import LocalSandbox
 from sandbox_kit.cli.asking import asker
@@ -16,11 +16,10 @@ from sandbox_kit.cli.exits import ExitCode
 from sandbox_kit.cli.policy import load_policy
 from sandbox_kit.cli.running import command_of, outcome, report
 from sandbox_kit.cli.screen import Screen, complain
-from sandbox_kit.cli.workspace import load_rules, no_sessions
+from sandbox_kit.cli.workspace import load_rules
 from sandbox_kit.errors import SandboxConflictError
-from sandbox_kit.guard import CommandMode
 from sandbox_kit.rules.ruleset import PermissionRuleset
-from sandbox_kit.sessions.layout import OWN
+from sandbox_kit.sessions.layout import check_opened
 from sandbox_kit.sessions.makers import LocalFactory
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy
@@ -78,7 +77,7 @@ def _find(manager: SessionManager, session: str) -> SessionInfo | None:
 
 def close(args: Namespace, screen: Screen) -> int:
     """Give a session up, or with ``--purge`` remove it; say so where that is not in this process's hands."""
-    with _manager(args, existing=True, keep=True) as manager:
+    with _manager(args, existing=True) as manager:
         known = _find(manager, args.session) is not None
         try:
             manager.close(args.session, purge=args.purge)
@@ -86,7 +85,6 @@ def close(args: Namespace, screen: Screen) -> int:
             held = _find(manager, args.session)
             if held is None or not held.pids:
                 raise
-        manager.reap()
         info = _find(manager, args.session)
     pids = () if info is None else info.pids
     if args.json:
@@ -98,35 +96,34 @@ def close(args: Namespace, screen: Screen) -> int:
     return ExitCode.DONE if known and not pids else ExitCode.NO
 
 
-def root_of(args: Namespace, *, existing: bool = False) -> str:
-    """Return the root that the options name, or else the policy, or else this directory.
-
-    Args:
-        existing: sessions must have been opened beneath it.
-
-    Raises:
-        PathNotFoundError: none were.
-    """
-    root = args.root or load_policy(args.policy)[0].snapshot().workspace_root or os.curdir
-    if existing and not (Path(root) / OWN).is_dir():
-        raise no_sessions(root)
-    return str(root)
+def root_of(args: Namespace, policy: SandboxPolicy) -> str:
+    """Return the root that the options name, or else the policy, or else this directory."""
+    return str(args.root or policy.snapshot().workspace_root or os.curdir)
 
 
 def _manager(
     args: Namespace,
     *,
     existing: bool = False,
-    keep: bool = False,
     kind: type[LocalSandbox] = LocalSandbox,
     ruleset: PermissionRuleset | None = None,
     commands: CommandMode = "auto",
 ) -> SessionManager:
-    """Return the manager that the options ask for; with *keep*, its ``reap()`` purges no session by its age."""
-    policy = load_policy(args.policy)[0]
+    """Return the manager that the options ask for.
+
+    Args:
+        existing: sessions must have been opened beneath the root.
+
+    Raises:
+        PathNotFoundError: none were.
+    """
+    policy, _ = load_policy(args.policy)
+    root = root_of(args, policy)
+    if existing:
+        check_opened(root)
     return SessionManager(
-        SandboxPolicy(evolve(policy.snapshot(), workspace_ttl=None)) if keep else policy,
-        workspace_root=root_of(args, existing=existing),
+        policy,
+        workspace_root=root,
         backend=LocalFactory(kind),
         ruleset=ruleset,
         commands=commands,

@@ -16,11 +16,12 @@ __all__ = ["sweep"]
 def sweep(args: Namespace, screen: Screen) -> int:
     """Clear away what dead processes and old sessions left, and say what."""
     policy, _ = load_policy(args.policy)
-    done = sweep_root(root_of(args), workspace_ttl=args.workspace_ttl, policy=policy)
+    done = sweep_root(root_of(args, policy), workspace_ttl=args.workspace_ttl, policy=policy)
+    told = {"recovered": done.recovered, "purged": done.purged, "unknown": done.unknown}
     if args.json:
-        screen.json({"purged": done.purged, "recovered": done.recovered})
+        screen.json(told)
         return ExitCode.DONE
-    for what, sessions in (("recovered", done.recovered), ("purged", done.purged)):
+    for what, sessions in told.items():
         for session in sessions:
             screen.line(f"{what} {screen.name(session)}")
     return ExitCode.DONE

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
-from os import PathLike
 
 from sandbox_kit.backends.local.backend import LocalBackend
 from sandbox_kit.cli.asking import asker
 from sandbox_kit.cli.exits import UsageError
 from sandbox_kit.contract import Backend
-from sandbox_kit.errors import PathError, PathNotFoundError
+from sandbox_kit.errors import PathError
 from sandbox_kit.guard import guarding
 from sandbox_kit.rules.ruleset import PermissionRuleset
 
-__all__ = ["NO_RULES", "load_rules", "no_sessions", "open_files"]
+__all__ = ["NO_RULES", "load_rules", "open_files"]
 
 NO_RULES = "none"
 
@@ -41,11 +39,6 @@ def load_rules(name: str) -> PermissionRuleset:
         return PermissionRuleset.from_file(name)
     except PathError as error:
         raise UsageError(f"the rules cannot be read: {error}") from error
-
-
-def no_sessions(root: str | PathLike[str]) -> PathNotFoundError:
-    """Return the error of a root that holds none, mistyped perhaps."""
-    return PathNotFoundError(os.fspath(root), "no sessions were ever opened beneath it")
 
 
 def open_files(args: Namespace) -> Backend:

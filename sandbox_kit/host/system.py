@@ -31,6 +31,7 @@ __all__ = [
     "close_all",
     "hold_standard_descriptors",
     "host_name",
+    "host_text",
     "keep",
     "open_beneath",
     "path_error",
@@ -212,8 +213,8 @@ class told_of:
             raise path_error(error, self._path) from error
 
 
-def host_name(path: str | PathLike[str], argument: str) -> str:
-    """Return *path* as an absolute name of the host; ``..`` after a link leads where the system has it lead.
+def host_text(path: str | PathLike[str], argument: str) -> str:
+    """Return *path* as text, as it was given.
 
     Raises:
         InvalidArgumentError: it is no text or PathLike of text, is empty, or holds what no name can.
@@ -225,6 +226,16 @@ def host_name(path: str | PathLike[str], argument: str) -> str:
         os.fsencode(text)
     except (TypeError, UnicodeEncodeError) as error:
         raise InvalidArgumentError(f"{argument}: {error}") from error
+    return text
+
+
+def host_name(path: str | PathLike[str], argument: str) -> str:
+    """Return *path* as an absolute name of the host; ``..`` after a link leads where the system has it lead.
+
+    Raises:
+        InvalidArgumentError: as in :func:`host_text`.
+    """
+    text = host_text(path, argument)
     names = text.split("/")
     if ".." not in names:
         return os.path.abspath(text)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from sandbox_kit.archives import Archive, Entries
+from sandbox_kit.arguments import check_ruleset
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -23,13 +24,13 @@ from sandbox_kit.errors import (
     PathNotFoundError,
 )
 from sandbox_kit.exports import Export
-from sandbox_kit.guard import guarding
 from sandbox_kit.host.system import host_name
 from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import Entry, allow
 from sandbox_kit.rules.ruleset import PermissionRuleset
-from sandbox_kit.sessions.ids import check_session_id, is_session_id
-from sandbox_kit.sessions.workspace import WORKSPACE, Workspace, open_root
+from sandbox_kit.sessions.archive_rules import ArchiveRules
+from sandbox_kit.sessions.ids import WORKSPACE, check_session_id, is_session_id
+from sandbox_kit.sessions.workspace import Workspace, open_root
 from sandbox_kit.types import FileInfo, Listing, Skipped, parse_size
 
 __all__ = ["WorkspaceArchive"]
@@ -61,11 +62,10 @@ class WorkspaceArchive(Archive):
         max_read_bytes: int | str = Backend.max_read_bytes,
         ruleset: PermissionRuleset | None = None,
     ) -> None:
-        if ruleset is not None and not isinstance(ruleset, PermissionRuleset):
-            raise InvalidArgumentError(f"ruleset: {ruleset!r} is not a PermissionRuleset")
+        check_ruleset(ruleset)
         self._given = host_name(root, "root")
         self.max_read_bytes = parse_size(max_read_bytes, "max_read_bytes")
-        self._ruleset = ruleset
+        self._rules = None if ruleset is None else ArchiveRules(ruleset)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._given!r})"
@@ -130,7 +130,7 @@ class WorkspaceArchive(Archive):
         if typed.startswith("/"):
             raise PathEscapeError(typed, "is absolute: paths in an archive are relative to the workspace")
         workspace = Workspace(os.path.realpath(self._given), session_id)
-        return typed, workspace, guarding(workspace, self._ruleset, ask_fallback="deny")
+        return typed, workspace, workspace if self._rules is None else self._rules.over(workspace)
 
 
 def _may_have_workspace(root: int, session_id: str) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from inspect import GEN_CLOSED, getgeneratorstate
@@ -14,13 +12,15 @@ from typing import BinaryIO, NoReturn, Protocol
 from attrs import evolve
 
 from sandbox_kit.arguments import check_timeout
-from sandbox_kit.contract import Backend, Process, Sandbox
-from sandbox_kit.errors import LimitExceededError, SandboxClosedError, SandboxUnavailableError
+from sandbox_kit.contract import Backend, Process, Sandbox, is_running
+from sandbox_kit.errors import LimitExceededError, SandboxClosedError
+from sandbox_kit.host.forks import renew_in_child
 from sandbox_kit.primitives import Authorize, Command, Entry, Masks, Operations, Query
 from sandbox_kit.search.matches import Matches
+from sandbox_kit.sessions.deadlines import Deadlines
+from sandbox_kit.sessions.entry import Call, SessionEntry
 from sandbox_kit.sessions.forwarding import ForwardingSandbox
-from sandbox_kit.sessions.residents import Residents
-from sandbox_kit.sessions.seat import Call, Seat
+from sandbox_kit.sessions.table import SessionTable
 from sandbox_kit.sessions.values import PolicyValues
 from sandbox_kit.types import Capabilities, CommandResult, Identity, Usage, parse_size
 
@@ -31,8 +31,12 @@ class Lender(Protocol):
     """What a handle needs of its manager."""
 
     @property
-    def residents(self) -> Residents:
+    def table(self) -> SessionTable:
         """This process's own."""
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """What ends background processes in time."""
 
     def values(self) -> PolicyValues:
         """Return the policy's values of the moment."""
@@ -40,7 +44,7 @@ class Lender(Protocol):
     def admit(self) -> None:
         """Begin to open a session."""
 
-    def settled(self) -> None:
+    def deliver_events(self) -> None:
         """Tell of what has happened; called with no lock held."""
 
     def close(self, session_id: str, *, purge: bool) -> None:
@@ -50,7 +54,8 @@ class Lender(Protocol):
 class BorrowedSandbox(ForwardingSandbox):
     """A session's sandbox, for as long as it is borrowed: from ``open()`` until its ``with`` is left.
 
-    A session that hibernates meanwhile is woken by the next call. ``stop(purge)`` closes the session for
+    A session that hibernates meanwhile is woken by the next call. What :meth:`spawn` started is killed, as by
+    ``kill()``, once it ran for the ``execute_timeout`` that the policy had then. ``stop(purge)`` closes the session for
     everyone. ``is_alive()`` and ``usage()`` neither wake it nor count as use. Beside what the contract names, a
     call that wakes raises what ``open()`` does.
 
@@ -68,8 +73,8 @@ class BorrowedSandbox(ForwardingSandbox):
         self._max_read_bytes: int | None = None
         self._default_timeout: float | None = None
         self._place = ("", Capabilities())
-        self._kept: Seat | None = None
-        _handles.add(self)
+        self._kept: SessionEntry | None = None
+        renew_in_child(self)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -83,11 +88,15 @@ class BorrowedSandbox(ForwardingSandbox):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._seat().take_back(self)
+        self._entry().take_back(self)
 
-    def keep(self, seat: Seat) -> None:
-        """Refer to the seat that this is a borrower of."""
-        self._kept = seat
+    def keep(self, entry: SessionEntry) -> None:
+        """Refer to the entry that this is a borrower of."""
+        self._kept = entry
+
+    def renew(self) -> None:
+        """Begin in a forked child: a thread of the parent may have held the lock of this handle."""
+        self._life = threading.RLock()
 
     @property
     def id(self) -> str:
@@ -96,12 +105,12 @@ class BorrowedSandbox(ForwardingSandbox):
 
     @property
     def work_dir(self) -> str:
-        self._check(self._seat())
+        self._check(self._entry())
         return self._place[0]
 
     @property
     def capabilities(self) -> Capabilities:
-        self._check(self._seat())
+        self._check(self._entry())
         return self._place[1]
 
     @property
@@ -128,20 +137,20 @@ class BorrowedSandbox(ForwardingSandbox):
 
     @property
     def file_timeout(self) -> float:
-        own = self._seat().file_timeout
+        own = self._entry().file_timeout
         return Backend.file_timeout if own is None else own
 
     @file_timeout.setter
     def file_timeout(self, seconds: float) -> None:
         with self._awake() as sandbox:
             sandbox.file_timeout = seconds
-            self._seat().file_timeout = seconds
+            self._entry().file_timeout = seconds
 
-    def _seat(self) -> Seat:
-        return self._lender.residents.seat(self._session_id)
+    def _entry(self) -> SessionEntry:
+        return self._lender.table.entry(self._session_id)
 
-    def _check(self, seat: Seat) -> None:
-        if self not in seat.borrowers:
+    def _check(self, entry: SessionEntry) -> None:
+        if self not in entry.borrowers:
             raise SandboxClosedError(
                 f"session {self._session_id} is not open by this handle: use 'with handle:' or call start()"
             )
@@ -149,44 +158,43 @@ class BorrowedSandbox(ForwardingSandbox):
     @contextmanager
     def _awake(self) -> Generator[Sandbox, None, None]:
         """The session's sandbox, which does not hibernate before the block ends."""
-        seat, call = self._seat(), Call()
+        entry, call = self._entry(), Call()
         try:
             try:
-                with seat.locked():
-                    self._check(seat)
-                    sandbox = self._lender.residents.wake(seat, self._tenant, self._runtime)
-                    seat.enter(call)
+                with entry.locked():
+                    self._check(entry)
+                    sandbox = self._lender.table.wake(entry, self._tenant, self._runtime)
+                    entry.enter(call)
             finally:
-                self._lender.settled()
+                self._lender.deliver_events()
             yield sandbox
         finally:
-            seat.leave(call)
+            entry.leave(call)
 
     def _start(self) -> None:
         self._lender.admit()
-        seat = self._seat()
+        entry = self._entry()
         try:
-            with seat.locked():
-                sandbox = self._lender.residents.open(seat, self._tenant, self._runtime)
+            with entry.locked():
+                sandbox = self._lender.table.open(entry, self._tenant, self._runtime)
                 self._place = (sandbox.work_dir, sandbox.capabilities)
-                seat.lend(self)
+                entry.lend(self)
         finally:
-            self._lender.settled()
+            self._lender.deliver_events()
 
     def _stop(self, purge: bool) -> None:
-        if purge or self in self._seat().borrowers:
+        if purge or self in self._entry().borrowers:
             self._lender.close(self._session_id, purge=purge)
 
     def _is_alive(self) -> bool:
-        seat = self._seat()
-        sandbox = seat.sandbox
-        return sandbox is not None and self in seat.borrowers and sandbox.is_alive()
+        entry = self._entry()
+        sandbox = entry.sandbox
+        return sandbox is not None and self in entry.borrowers and sandbox.is_alive()
 
     def _usage(self) -> Usage:
-        seat = self._seat()
-        self._check(seat)
-        sandbox = seat.sandbox
-        return Usage(0, 0.0, 0) if sandbox is None else sandbox.usage()
+        entry = self._entry()
+        self._check(entry)
+        return entry.usage()
 
     def _run(
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
@@ -209,36 +217,31 @@ class BorrowedSandbox(ForwardingSandbox):
     def _spawn(
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
     ) -> Process:
+        ceiling = self._lender.values().execute_timeout
         with self._awake():
             process = super()._spawn(command, operations=operations, authorize=authorize, masks=masks)
-            return self._seat().watch(process, _runs)
+            if ceiling is not None:
+                self._lender.deadlines.add(process, ceiling, f"session {self._session_id}")
+            return self._entry().watch(process, is_running)
 
     def _scandir(
         self, path: str, *, operations: Operations, authorize: Authorize, depth: int | None = 1
     ) -> Generator[Entry, None, None]:
         with self._awake():
             entries = super()._scandir(path, operations=operations, authorize=authorize, depth=depth)
-            return self._seat().watch(entries, _goes_on)
+            return self._entry().watch(entries, _goes_on)
 
     def _open_read(
         self, path: str, *, operations: Operations, authorize: Authorize, expect: Identity | None = None
     ) -> BinaryIO:
         with self._awake():
             stream = super()._open_read(path, operations=operations, authorize=authorize, expect=expect)
-            return self._seat().watch(stream, _is_open)
+            return self._entry().watch(stream, _is_open)
 
     def _search(self, query: Query, path: str, *, operations: Operations, authorize: Authorize) -> Matches:
         with self._awake():
             matches = super()._search(query, path, operations=operations, authorize=authorize)
-            return self._seat().watch(matches, _is_open)
-
-
-def _runs(process: Process) -> bool:
-    """Whether a background process still runs; one whose end is not known has ended."""
-    try:
-        return process.poll() is None
-    except SandboxUnavailableError:
-        return False
+            return self._entry().watch(matches, _is_open)
 
 
 def _goes_on(entries: Generator[Entry, None, None]) -> bool:
@@ -247,15 +250,3 @@ def _goes_on(entries: Generator[Entry, None, None]) -> bool:
 
 def _is_open(opened: BinaryIO | Matches) -> bool:
     return not opened.closed
-
-
-_handles: weakref.WeakSet[BorrowedSandbox] = weakref.WeakSet()
-
-
-def _renew_in_child() -> None:
-    """A thread of the parent may have held the lock of a handle."""
-    for handle in list(_handles):
-        handle._life = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_renew_in_child)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from sandbox_kit.errors import SandboxConflictError, SandboxTimeoutError, SessionLimitError
+from sandbox_kit.sessions import clock
 from sandbox_kit.sessions.events import Events
 from sandbox_kit.sessions.ledger import Ledger
 from sandbox_kit.sessions.liveness import Owner
@@ -46,22 +47,25 @@ class Claims:
         tenant: str | None,
         runtime: str | None,
         make_room: Callable[[bool], bool],
+        check: Callable[[], None],
     ) -> Granted:
         """Hold a session, as one that starts.
 
         Args:
             make_room: called where a ceiling is reached, with whether hibernation can help; tells whether it
                 is worth while to ask again.
+            check: called before each question; what it raises ends the wait.
 
         Raises:
             SessionLimitError: a ceiling is reached, and no room could be made.
-            SandboxConflictError: the session has another tenant or runtime.
+            SandboxConflictError: the session has another tenant, runtime or backend.
             SandboxTimeoutError: another process took too long to start or stop it.
         """
         alive: set[str] = set()
         deadline = time.monotonic() + _OTHERS_WITHIN
         room_deadline = time.monotonic() + _ROOM_WITHIN
         while True:
+            check()
             answer = self._ask(session, owner, tenant, runtime, alive)
             if isinstance(answer, Granted):
                 return answer
@@ -78,10 +82,18 @@ class Claims:
         """Hold a session that has no sandbox here, to purge it.
 
         Raises:
-            SandboxConflictError: another process holds it.
+            SandboxConflictError: another process holds it, or it has another backend.
         """
-        while isinstance(taken := self._ledger.claim_purge(session, owner, now=time.time()), Taken):
+        while isinstance(taken := self._ledger.claim_purge(session, owner, now=clock.now()), Taken):
             self.check_alone(session, taken.owners, owner)
+
+    def recover(self, session: str, owner: Owner) -> None:
+        """Give back what dead owners hold of one session.
+
+        Raises:
+            SandboxConflictError: it has another backend.
+        """
+        self._living(session, self._ledger.other_holders(session, owner), owner)
 
     def check_alone(self, session: str, others: Sequence[Owner], owner: Owner) -> None:
         """Check that none of *others*, who hold the session, lives; what the dead held is given back.
@@ -103,7 +115,7 @@ class Claims:
             runtime=runtime,
             default_runtime=values.default_runtime,
             ceilings=Ceilings(values.max_sessions, values.max_open_sessions, values.max_sessions_per_tenant),
-            now=time.time(),
+            now=clock.now(),
             alive=alive,
         )
 

@@ -12,12 +12,12 @@ import logging
 import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sandbox_kit.errors import SandboxConflictError, SandboxError, SandboxTimeoutError, SandboxUnavailableError
+from sandbox_kit.host.forks import suspend_while_forking
 
 __all__ = ["Database"]
 
@@ -50,7 +50,7 @@ class Database:
         self._pid = 0
         self._busy = False
         self._lock = threading.RLock()
-        _all.add(self)
+        suspend_while_forking(self)
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection, None, None]:
@@ -160,8 +160,8 @@ class Database:
             connection.execute(f"PRAGMA user_version = {self._marks[1]}")
         elif found != self._marks:
             raise SandboxConflictError(
-                f"{self._path} has schema {found[1]} of application {found[0]}: "
-                f"this is version {self._marks[1]} of {self._marks[0]}"
+                f"{self._path} has schema {found[1]} of application {found[0]}, not {self._marks[1]} of "
+                f"{self._marks[0]}: another version made it; move it away, or take another directory"
             )
         connection.execute("COMMIT")
 
@@ -190,17 +190,19 @@ class Database:
     def __del__(self) -> None:
         self._disconnect()
 
-    def _before_fork(self) -> bool:
+    def suspend(self) -> bool:
         """Close the connection, and keep it closed; tell whether that could be done while it may be waited for."""
         held = self._lock.acquire(timeout=self._patience)
         if held:
             self._disconnect()
         return held
 
-    def _after_fork(self) -> None:
+    def resume(self) -> None:
+        """Let the next use open a connection."""
         self._lock.release()
 
-    def _in_child(self) -> None:
+    def renew(self) -> None:
+        """Begin anew in a forked child."""
         self._lock, self._busy = threading.RLock(), False
 
 
@@ -215,30 +217,3 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 _inherited: list[sqlite3.Connection] = []
 """Those that a child got by a fork that the interpreter did not see: not even closing them is safe."""
-
-_all: weakref.WeakSet[Database] = weakref.WeakSet()
-_forking = threading.Lock()
-_stopped: list[Database] = []
-
-
-def _stop_all() -> None:
-    _forking.acquire()
-    _stopped[:] = [database for database in list(_all) if database._before_fork()]
-
-
-def _go_on() -> None:
-    for database in _stopped:
-        database._after_fork()
-    _stopped.clear()
-    _forking.release()
-
-
-def _begin_anew() -> None:
-    global _forking
-    for database in _all:
-        database._in_child()
-    _stopped.clear()
-    _forking = threading.Lock()
-
-
-os.register_at_fork(before=_stop_all, after_in_parent=_go_on, after_in_child=_begin_anew)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
 from attrs import field, frozen
 
-from sandbox_kit.errors import InvalidArgumentError
+from sandbox_kit.arguments import check_callable
+from sandbox_kit.sessions import clock
 
 __all__ = ["Events", "SessionEvent"]
 
@@ -34,7 +34,7 @@ class SessionEvent:
     kind: Kind
     session_id: str | None = None
     detail: str = ""
-    time: float = field(factory=time.time)
+    time: float = field(factory=lambda: clock.now())
 
 
 class Events:
@@ -45,8 +45,7 @@ class Events:
     """
 
     def __init__(self, callback: Callable[[SessionEvent], object] | None) -> None:
-        if callback is not None and not callable(callback):
-            raise InvalidArgumentError(f"on_event: {callback!r} cannot be called")
+        check_callable(callback, "on_event")
         self._callback = callback
         self._pending: deque[SessionEvent] = deque()
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from sandbox_kit.errors import InvalidArgumentError
+from sandbox_kit.host.system import host_text
 from sandbox_kit.paths import check_path, climbs, normalise, parts
 from sandbox_kit.types import parse_size
 
@@ -25,7 +26,6 @@ __all__ = [
     "RUNTIME_FIELDS",
     "Field",
     "check_alias",
-    "check_host_path",
     "key_name",
     "shown",
 ]
@@ -74,19 +74,6 @@ def check_alias(value: object, place: str) -> str:
     if isinstance(value, str) and _ALIAS.fullmatch(value):
         return _plain(value)
     raise _not(value, place, "an alias: 1 to 64 of A-Za-z0-9._-, the first a letter or digit")
-
-
-def check_host_path(value: object, place: str) -> str:
-    """Return *value*, a path of the host, as text.
-
-    Raises:
-        InvalidArgumentError: it is no text or PathLike of one, is empty, or can name no file.
-    """
-    path = os.fspath(value) if isinstance(value, os.PathLike) else value
-    with suppress(UnicodeEncodeError):
-        if isinstance(path, str) and path and b"\0" not in os.fsencode(path):
-            return _plain(path)
-    raise _not(value, place, "a path of the host")
 
 
 def _plain(text: str) -> str:
@@ -154,8 +141,8 @@ def _word(value: object, place: str) -> str:
     raise _not(value, place, "a name of 1 to 255 characters without blanks")
 
 
-def _absolute_host_path(value: object, place: str) -> str:
-    path = check_host_path(value, place)
+def _absolute_host_path(value: Any, place: str) -> str:
+    path = _plain(host_text(value, place))
     if os.path.isabs(path):
         return os.path.normpath(path)
     raise _not(value, place, "an absolute path of the host")

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from attrs import frozen
 
@@ -20,13 +20,33 @@ from sandbox_kit.errors import (
     printable,
 )
 
-__all__ = ["MAX_DOCUMENT", "Signature", "Version", "named", "read_document", "read_version", "signature"]
+__all__ = ["MAX_DOCUMENT", "Signature", "Version", "named", "read_document", "read_version"]
 
 MAX_DOCUMENT: Final = 2**20
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
-Signature = tuple[int, int, int, int, int]
-"""Device, inode, times of the last change of content and of state in nanoseconds, size."""
+
+@frozen
+class Signature:
+    """What changes whenever a file is written or replaced, up to the resolution of its times.
+
+    Attributes:
+        device, inode: which file it is.
+        written: when its content last changed, in nanoseconds since the epoch.
+        changed: when its state last changed, in nanoseconds since the epoch; a program cannot set that back.
+        size: in bytes.
+    """
+
+    device: int
+    inode: int
+    written: int
+    changed: int
+    size: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        """Return the signature of a file."""
+        return cls(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
 
 
 @frozen
@@ -40,11 +60,6 @@ class Version:
 
     signature: Signature
     content: bytes
-
-
-def signature(status: os.stat_result) -> Signature:
-    """What changes whenever a file is written or replaced, up to the resolution of its times."""
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
 def read_version(path: str | Path) -> Version:
@@ -71,9 +86,9 @@ def read_version(path: str | Path) -> Version:
         raise _failure(name, error) from error
     if len(content) > MAX_DOCUMENT:
         raise PolicyError([f"document: more than {MAX_DOCUMENT} bytes"])
-    if signature(before) != signature(after):
+    if Signature.of(before) != Signature.of(after):
         raise PolicyError(["document: is written to while it is read"])
-    return Version(signature(before), content)
+    return Version(Signature.of(before), content)
 
 
 def read_document(path: str | Path) -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from attrs import frozen
 
 from sandbox_kit.errors import UnsupportedError
 
-__all__ = ["check_local", "file_system_of", "mounts_beneath"]
+__all__ = ["Location", "check_local", "file_system_of", "location_of", "mounts_beneath"]
 
 _MOUNTS = "/proc/self/mountinfo"
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -35,6 +37,41 @@ _NOT_LOCAL = {
 }
 
 
+@frozen
+class _Mount:
+    """One mount.
+
+    Attributes:
+        point: where it is.
+        device: of the file system, as ``"major:minor"``.
+        root: the directory of the file system that is mounted.
+        type: of the file system.
+    """
+
+    point: str
+    device: str
+    root: str
+    type: str
+
+
+@frozen
+class Location:
+    """Where a file is, however many mounts lead to it.
+
+    Attributes:
+        device: of its file system, as ``"major:minor"``.
+        name: its name there, absolute.
+    """
+
+    device: str
+    name: PurePosixPath
+
+    def beneath(self, other: Location) -> tuple[str, ...] | None:
+        """Return the components of its name beneath another location; None where it is not beneath it."""
+        inside = self.device == other.device and self.name.is_relative_to(other.name)
+        return self.name.relative_to(other.name).parts if inside else None
+
+
 def check_local(directory: Path, *, mounts: str = _MOUNTS) -> None:
     """Check that locks taken in *directory* hold.
 
@@ -52,12 +89,26 @@ def check_local(directory: Path, *, mounts: str = _MOUNTS) -> None:
 
 def file_system_of(directory: Path, *, mounts: str = _MOUNTS) -> str:
     """Return the type of the file system that *directory* is on; empty where the system does not tell."""
-    place = os.path.realpath(directory)
-    found, kind = "", ""
-    for point, type in _mounted(mounts):
-        if _beneath(place, point) and len(point) >= len(found):
-            found, kind = point, type
-    return kind
+    mount = _mount_of(os.path.realpath(directory), mounts)
+    return "" if mount is None else mount.type
+
+
+def location_of(path: Path, *, mounts: str = _MOUNTS) -> Location | None:
+    """Return where *path*, itself not followed if it is a link, is; None where the system does not tell."""
+    place = os.path.join(os.path.realpath(path.parent), path.name)
+    mount = _mount_of(place, mounts)
+    if mount is None:
+        return None
+    return Location(mount.device, PurePosixPath(mount.root, PurePosixPath(place).relative_to(mount.point)))
+
+
+def _mount_of(place: str, mounts: str) -> _Mount | None:
+    """The innermost mount that a real name is on, of several at one point the latest."""
+    found = None
+    for mount in _mounted(mounts):
+        if _beneath(place, mount.point) and (found is None or len(mount.point) >= len(found.point)):
+            found = mount
+    return found
 
 
 def mounts_beneath(directory: Path, *, mounts: str = _MOUNTS) -> list[str]:
@@ -67,11 +118,11 @@ def mounts_beneath(directory: Path, *, mounts: str = _MOUNTS) -> list[str]:
         directory: not followed if it is a link.
     """
     place = os.path.join(os.path.realpath(directory.parent), directory.name)
-    return [point for point, _ in _mounted(mounts) if _beneath(point, place)]
+    return [mount.point for mount in _mounted(mounts) if _beneath(mount.point, place)]
 
 
-def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
-    """Yield each mount point and the type of its file system, the latest last."""
+def _mounted(mounts: str) -> Iterator[_Mount]:
+    """Yield each mount, the latest last."""
     try:
         lines = Path(mounts).read_text("utf-8", "surrogateescape").split("\n")
     except OSError:
@@ -79,7 +130,12 @@ def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
     for line in lines:
         mount, separator, rest = line.partition(" - ")
         if separator:
-            yield _ESCAPE.sub(lambda match: chr(int(match[1], 8)), mount.split()[4]), rest.split()[0]
+            _, _, device, root, point, *_ = mount.split()
+            yield _Mount(_unescaped(point), device, _unescaped(root), rest.split()[0])
+
+
+def _unescaped(name: str) -> str:
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), name)
 
 
 def _beneath(place: str, point: str) -> bool:

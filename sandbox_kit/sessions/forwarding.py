@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from sandbox_kit.contract import Process, Sandbox
 from sandbox_kit.primitives import Authorize, Command, Entry, Masks, Operations, Query
@@ -35,9 +35,9 @@ class ForwardingSandbox(Sandbox):
         with self._awake() as sandbox:
             return sandbox._as_given()
 
-    def _resolve_prefix(self, prefix: str) -> str:
+    def _resolve_prefixes(self, prefixes: Sequence[str]) -> tuple[str, ...]:
         with self._awake() as sandbox:
-            return sandbox._resolve_prefix(prefix)
+            return sandbox._resolve_prefixes(prefixes)
 
     def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:
         with self._awake() as sandbox:
@@ -68,14 +68,19 @@ class ForwardingSandbox(Sandbox):
         expect: Identity | None = None,
         mode: int | None = None,
     ) -> AbstractContextManager[BinaryIO]:
+        steps = self._writing(path, operations, authorize, expect, mode)
+        next(steps)
+        return _continued(steps)
+
+    def _writing(
+        self, path: str, operations: Operations, authorize: Authorize, expect: Identity | None, mode: int | None
+    ) -> Generator[Any, None, None]:
+        """Open a file to write, yield nothing, then the stream; the sandbox stays up until this ends or is dropped."""
         with self._awake() as sandbox:
             opened = sandbox._open_write(path, operations=operations, authorize=authorize, expect=expect, mode=mode)
-        return self._writing(opened)
-
-    @contextmanager
-    def _writing(self, opened: AbstractContextManager[BinaryIO]) -> Generator[BinaryIO, None, None]:
-        with self._awake(), opened as stream:
-            yield stream
+            yield None
+            with opened as stream:
+                yield stream
 
     def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
         with self._awake() as sandbox:
@@ -108,3 +113,8 @@ class ForwardingSandbox(Sandbox):
     ) -> Process:
         with self._awake() as sandbox:
             return sandbox._spawn(command, operations=operations, authorize=authorize, masks=masks)
+
+
+@contextmanager
+def _continued(steps: Generator[Any, None, None]) -> Generator[BinaryIO, None, None]:
+    yield from steps

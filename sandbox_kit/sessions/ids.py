@@ -6,7 +6,10 @@ import re
 
 from sandbox_kit.errors import InvalidArgumentError
 
-__all__ = ["check_session_id", "is_session_id"]
+__all__ = ["WORKSPACE", "check_session_id", "is_session_id"]
+
+WORKSPACE = "workspace"
+"""The name of the directory with a session's files, beneath the one that has the session's id."""
 
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)

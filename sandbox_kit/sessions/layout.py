@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox_kit.errors import SandboxConflictError, SandboxUnavailableError
+from sandbox_kit.errors import PathNotFoundError, SandboxConflictError, SandboxUnavailableError
+from sandbox_kit.host.private import make_directory, private_directory
+from sandbox_kit.host.trash import Trash
 from sandbox_kit.sessions.filesystems import mounts_beneath
-from sandbox_kit.sessions.trash import Trash
-from sandbox_kit.sessions.workspace import WORKSPACE
+from sandbox_kit.sessions.ids import WORKSPACE
 
-__all__ = ["OWN", "Layout", "private_directory"]
+__all__ = ["OWN", "Layout", "check_opened"]
 
 OWN = ".sandbox_kit"
 """No session has this name: ids begin with a letter or digit."""
 
 
-def private_directory(path: Path) -> Path:
-    """Make a directory that only this user may enter, unless it is there.
+def check_opened(root: str | os.PathLike[str]) -> None:
+    """Check that a manager has opened sessions beneath *root*, which may be mistyped.
 
     Raises:
-        SandboxConflictError: what has the name is a link or no directory, others own it or may enter.
-        SandboxUnavailableError: it cannot be made.
+        PathNotFoundError: none has.
     """
-    status = _directory(path)
-    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise SandboxConflictError(f"{path} is not a directory of this user alone")
-    return path
-
-
-def _directory(path: Path) -> os.stat_result:
-    try:
-        path.mkdir(mode=0o700, exist_ok=True)
-        status = path.lstat()
-    except FileExistsError:
-        raise SandboxConflictError(f"{path} is no directory") from None
-    except OSError as error:
-        raise SandboxUnavailableError(f"{path} cannot be made: {error.strerror}") from error
-    if not stat.S_ISDIR(status.st_mode):
-        raise SandboxConflictError(f"{path} is a link")
-    return status
+    if not Path(root, OWN).is_dir():
+        raise PathNotFoundError(os.fspath(root), "no sessions were ever opened beneath it")
 
 
 class Layout:
@@ -95,8 +79,8 @@ class Layout:
             SandboxConflictError: a link, or something else, has its name.
             SandboxUnavailableError: it cannot be made.
         """
-        _directory(self.root / session)
-        _directory(self.workspace(session))
+        make_directory(self.root / session)
+        make_directory(self.workspace(session))
         return self.workspace(session)
 
     def remove_empty(self, session: str) -> None:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from sqlite3 import Connection
 
+from attrs import evolve
+
+from sandbox_kit.host.private import private_directory
 from sandbox_kit.sessions.database import Database
 from sandbox_kit.sessions.filesystems import check_local
-from sandbox_kit.sessions.layout import private_directory
 from sandbox_kit.sessions.liveness import Owner
-from sandbox_kit.sessions.queries import SPARE, check_same, infos, note, others, refused, taken
+from sandbox_kit.sessions.queries import SPARE, check_same, infos, note, others, refused, taken, terms_of
 from sandbox_kit.sessions.schema import (
     APPLICATION,
     SCHEMA,
@@ -20,8 +23,10 @@ from sandbox_kit.sessions.schema import (
     Ceilings,
     Granted,
     HolderState,
+    Holding,
     Refused,
     SessionInfo,
+    SessionTerms,
     Taken,
 )
 
@@ -35,6 +40,7 @@ class Ledger:
 
     Args:
         directory: where its file is; made if missing, for this user alone.
+        backend: what makes the sandboxes of those who ask: what they hold, purge and give back is of that one.
         patience: how long a question may wait for other processes, in seconds.
 
     Every method raises ``SandboxTimeoutError`` where others wrote all that time,
@@ -46,9 +52,10 @@ class Ledger:
         SandboxConflictError: others may enter the directory.
     """
 
-    def __init__(self, directory: Path, *, patience: float = 20.0) -> None:
+    def __init__(self, directory: Path, *, backend: str, patience: float = 20.0) -> None:
         self.directory = private_directory(directory)
         check_local(directory)
+        self._backend = backend
         self._database = Database(
             directory / _NAME, SCHEMA, version=VERSION, application=APPLICATION, patience=patience
         )
@@ -97,15 +104,16 @@ class Ledger:
             alive: tokens of owners known to live.
 
         Raises:
-            SandboxConflictError: the session has another tenant or runtime.
+            SandboxConflictError: the session has another tenant, runtime or backend.
 
         Returns:
             ``Taken`` by *owner* itself, where a call of its own that failed has left it that way.
         """
+        asked = SessionTerms(tenant, runtime, self._backend)
         with self._database.transaction() as tables:
-            row = tables.execute("SELECT tenant, runtime FROM sessions WHERE id = ?", (session,)).fetchone()
-            if row is not None:
-                check_same(session, tenant, runtime, row)
+            own = terms_of(tables, session)
+            if own is not None:
+                check_same(session, asked, own)
             if tables.execute(
                 "SELECT 1 FROM holders WHERE session = ? AND owner = ?", (session, owner.token)
             ).fetchone():
@@ -113,19 +121,36 @@ class Ledger:
             holding = others(tables, session, owner)
             if busy := taken(holding, alive):
                 return busy
-            if not holding and (refusal := refused(tables, session, tenant, ceilings, new=row is None)):
+            if not holding and (refusal := refused(tables, session, tenant, ceilings, new=own is None)):
                 return refusal
-            if row is None:
-                runtime = default_runtime if runtime is None else runtime
-                tables.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", (session, tenant, runtime, now, now))
-            else:
-                tables.execute("UPDATE sessions SET last_used = max(last_used, ?) WHERE id = ?", (now, session))
+            granted = self._granted(tables, session, own, asked, default_runtime, now, joins=bool(holding))
             tables.execute("INSERT INTO holders VALUES (?, ?, 'starting', NULL)", (session, owner.token))
-        if row is None:
-            return Granted(tenant, runtime, "new")
-        return Granted(row[0], row[1], "live" if holding else "hibernated")
+        return granted
 
-    def settle(self, session: str, owner: Owner, state: HolderState = "live") -> list[Owner]:
+    def _granted(
+        self,
+        tables: Connection,
+        session: str,
+        own: SessionTerms | None,
+        asked: SessionTerms,
+        default_runtime: str | None,
+        now: float,
+        *,
+        joins: bool,
+    ) -> Granted:
+        """Note that a session is used, a new one on the terms that it is asked for on."""
+        if own is None:
+            terms = evolve(asked, runtime=default_runtime if asked.runtime is None else asked.runtime)
+            self._add(tables, session, terms, now)
+            return Granted(terms, "new")
+        note(tables, {session: now})
+        return Granted(own, "live" if joins else "hibernated")
+
+    def _add(self, tables: Connection, session: str, terms: SessionTerms, now: float) -> None:
+        row = (session, terms.tenant, terms.runtime, terms.backend, now, now)
+        tables.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def set_state(self, session: str, owner: Owner, state: HolderState = "live") -> list[Owner]:
         """Say what *owner* does with a session that it holds; return who else holds it."""
         with self._database.transaction() as tables:
             tables.execute(
@@ -170,6 +195,9 @@ class Ledger:
             now: the time, in seconds since the epoch.
             unused_since: only a known one that was not used after that time, in seconds since the epoch.
 
+        Raises:
+            SandboxConflictError: the session has another backend.
+
         Returns:
             True, False for one that was used since or is not known, or who else holds it.
         """
@@ -177,26 +205,65 @@ class Ledger:
             row = tables.execute("SELECT last_used FROM sessions WHERE id = ?", (session,)).fetchone()
             if unused_since is not None and (row is None or row[0] > unused_since):
                 return False
-            if holding := others(tables, session, owner):
-                return Taken(tuple(each for each, _ in holding), waits=False)
-            tables.execute("INSERT OR IGNORE INTO sessions VALUES (?, NULL, NULL, ?, ?)", (session, now, now))
+            if holding := self._others(tables, session, owner):
+                return Taken(tuple(holding), waits=False)
+            if row is None:
+                self._add(tables, session, SessionTerms(None, None, self._backend), now)
             tables.execute("INSERT OR REPLACE INTO holders VALUES (?, ?, 'purging', NULL)", (session, owner.token))
         return True
+
+    def claim_unknown(self, session: str, owner: Owner, *, now: float) -> bool:
+        """Hold a session that is not known, to purge it; tell whether it was not.
+
+        Args:
+            now: the time, in seconds since the epoch.
+        """
+        with self._database.transaction() as tables:
+            if terms_of(tables, session) is not None:
+                return False
+            self._add(tables, session, SessionTerms(None, None, self._backend), now)
+            tables.execute("INSERT INTO holders VALUES (?, ?, 'purging', NULL)", (session, owner.token))
+        return True
+
+    def other_holders(self, session: str, owner: Owner) -> list[Owner]:
+        """Return who else holds a session.
+
+        Raises:
+            SandboxConflictError: the session has another backend.
+        """
+        with self._database.reading() as tables:
+            return self._others(tables, session, owner)
+
+    def _others(self, tables: Connection, session: str, owner: Owner) -> list[Owner]:
+        own = terms_of(tables, session)
+        if own is not None:
+            check_same(session, SessionTerms(None, None, self._backend), own)
+        return [each for each, _ in others(tables, session, owner)]
 
     def unused(self, since: float) -> list[str]:
         """Return the hibernated sessions that were not used after *since*, the longest unused first."""
         query = (
-            "SELECT id FROM sessions WHERE last_used <= ? AND id NOT IN (SELECT session FROM holders) "
-            "ORDER BY last_used, id"
+            "SELECT id FROM sessions WHERE last_used <= ? AND backend = ? "
+            "AND id NOT IN (SELECT session FROM holders) ORDER BY last_used, id"
         )
         with self._database.reading() as tables:
-            return [session for (session,) in tables.execute(query, (since,))]
+            return [session for (session,) in tables.execute(query, (since, self._backend))]
 
-    def held_by(self, owner: Owner) -> dict[str, HolderState]:
-        """Return what *owner* does with each session that it holds, by id, sorted."""
+    def held_by(self, owner: Owner) -> list[str]:
+        """Return the sessions that *owner* holds, sorted."""
+        query = "SELECT session FROM holders JOIN sessions ON id = session WHERE owner = ? AND backend = ? ORDER BY id"
         with self._database.reading() as tables:
-            rows = tables.execute("SELECT session, state FROM holders WHERE owner = ? ORDER BY session", (owner.token,))
-            return dict(rows.fetchall())
+            return [session for (session,) in tables.execute(query, (owner.token, self._backend))]
+
+    def holding(self, session: str, owner: Owner) -> Holding | None:
+        """Return what *owner* has of a session; None where it does not hold it."""
+        query = (
+            "SELECT state, runtime, last_used FROM holders JOIN sessions ON id = session "
+            "WHERE session = ? AND owner = ?"
+        )
+        with self._database.reading() as tables:
+            row = tables.execute(query, (session, owner.token)).fetchone()
+        return None if row is None else Holding(*row)
 
     def offer(self, owner: Owner, spare: Collection[str]) -> list[str]:
         """Say which of its sessions *owner* would hibernate to make room.

@@ -8,9 +8,11 @@ no part of a forked child, which must be an owner of its own.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
+import time
 import weakref
 from collections.abc import Collection
 from contextlib import suppress
@@ -21,6 +23,7 @@ from uuid import uuid4
 from attrs import frozen
 
 from sandbox_kit.errors import SandboxUnavailableError
+from sandbox_kit.host.forks import renew_in_child
 
 __all__ = ["Owner", "OwnerLock", "is_alive", "own_process", "remove_lock", "remove_stray_locks"]
 
@@ -30,6 +33,8 @@ _START = 19
 
 _MINE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _THEIRS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+_ATTEMPTS = 50
+_PAUSE = 0.002
 
 
 @frozen
@@ -71,6 +76,44 @@ def _start_of(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[_START])
 
 
+class _Mine:
+    """The locks that this process holds, by token. Its lock is held wherever a lock file is opened or closed.
+
+    That one is reentrant, as the garbage collector may let go of a lock within any call.
+    """
+
+    def __init__(self) -> None:
+        self.mutex = threading.RLock()
+        self.fds: dict[str, int] = {}
+        renew_in_child(self)
+
+    def take(self, path: Path, token: str) -> None:
+        """Make the lock file *path*, and hold it.
+
+        Raises:
+            OSError: it cannot be made or locked.
+        """
+        with self.mutex:
+            self.fds[token] = _locked(path)
+
+    def let_go(self, token: str) -> None:
+        """Hold the lock of *token* no more; one that is not held is fine."""
+        with self.mutex:
+            fd = self.fds.pop(token, None)
+            if fd is not None:
+                os.close(fd)
+
+    def renew(self) -> None:
+        """The locks are the parent's: its owners are others than those of a forked child."""
+        self.mutex = threading.RLock()
+        for fd in self.fds.values():
+            os.close(fd)
+        self.fds.clear()
+
+
+_mine = _Mine()
+
+
 class OwnerLock:
     """A new owner in this process, alive until :meth:`release`, garbage collection or the end of the process.
 
@@ -87,12 +130,10 @@ class OwnerLock:
     def __init__(self, directory: Path) -> None:
         self.owner = Owner(uuid4().hex, *own_process())
         try:
-            fd = _locked(_lock_path(directory, self.owner))
+            _mine.take(_lock_path(directory, self.owner), self.owner.token)
         except OSError as error:
             raise SandboxUnavailableError(f"an owner's lock cannot be had in {directory}: {error}") from error
-        with _mutex:
-            _mine[self.owner.token] = fd
-        self._let_go = weakref.finalize(self, _let_go, self.owner.token)
+        self._let_go = weakref.finalize(self, _mine.let_go, self.owner.token)
         self._let_go.atexit = False  # what it holds may go down at exit only later; the kernel lets go in the end
 
     def release(self) -> None:
@@ -100,27 +141,27 @@ class OwnerLock:
         self._let_go()
 
 
-_mine: dict[str, int] = {}
-_mutex = threading.RLock()
-"""Reentrant, as the garbage collector may let go of a lock within any call."""
-
-
 def _locked(path: Path) -> int:
-    fd = os.open(path, _MINE, 0o600)
-    try:
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
+    """Make and lock *path*, anew where another process took its lock, or its name, before it was held."""
+    for _ in range(_ATTEMPTS):
+        fd = os.open(path, _MINE, 0o600)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False)):
+                return fd
+        except (BlockingIOError, PermissionError, FileNotFoundError):
+            time.sleep(_PAUSE)
+        except OSError:
+            _discard(fd, path)
+            raise
+        _discard(fd, path)
+    raise BlockingIOError(errno.EAGAIN, "others lock or remove it all the time", os.fspath(path))
+
+
+def _discard(fd: int, path: Path) -> None:
+    os.close(fd)
+    with suppress(OSError):
         os.unlink(path)
-        raise
-    return fd
-
-
-def _let_go(token: str) -> None:
-    with _mutex:
-        fd = _mine.pop(token, None)
-        if fd is not None:
-            os.close(fd)
 
 
 def remove_lock(directory: Path, owner: Owner) -> None:
@@ -132,21 +173,21 @@ def remove_lock(directory: Path, owner: Owner) -> None:
 def remove_stray_locks(directory: Path, known: Collection[str]) -> None:
     """Remove the files in *directory* that nobody holds, of owners whose tokens are not *known*."""
     for path in directory.glob("*" + _SUFFIX):
-        stray = Owner(path.stem, 0, 0, "")
-        if stray.token not in known and not is_alive(stray, directory):
-            remove_lock(directory, stray)
+        if path.stem not in known:
+            _remove_if_free(path)
 
 
-def _forget_in_child() -> None:
-    """The locks are the parent's: its owners are others than those of a forked child."""
-    global _mutex
-    _mutex = threading.RLock()
-    for fd in _mine.values():
-        os.close(fd)
-    _mine.clear()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)
+def _remove_if_free(path: Path) -> None:
+    """Remove a lock file that nobody holds, and hold it meanwhile: who is about to lock it finds that out."""
+    with _mine.mutex, suppress(OSError):
+        if path.stem in _mine.fds:
+            return
+        fd = os.open(path, _THEIRS)
+        try:
+            if _can_lock(fd):
+                os.unlink(path)
+        finally:
+            os.close(fd)
 
 
 def _lock_path(directory: Path, owner: Owner) -> Path:
@@ -159,8 +200,8 @@ def is_alive(owner: Owner, directory: Path) -> bool:
 
     The lock decides. Where the file is gone, it is whether the process lives that the owner was.
     """
-    with _mutex:
-        if owner.token in _mine:
+    with _mine.mutex:
+        if owner.token in _mine.fds:
             return True
         try:
             fd = os.open(_lock_path(directory, owner), _THEIRS)

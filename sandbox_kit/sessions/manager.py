@@ -5,26 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import NoReturn, Self, get_args
+from typing import NoReturn, Self
 
 from attrs import evolve
 
-from sandbox_kit.arguments import check_timeout
+from sandbox_kit.arguments import CommandMode, check_callable, check_commands, check_ruleset, check_timeout
 from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import InvalidArgumentError
-from sandbox_kit.guard import CommandMode
+from sandbox_kit.host.system import host_name
 from sandbox_kit.judge import Ask
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.sessions.borrowed import BorrowedSandbox
-from sandbox_kit.sessions.desk import Desk, Reaped
 from sandbox_kit.sessions.environment import OVERRIDES_VARIABLE
 from sandbox_kit.sessions.events import Events, SessionEvent
 from sandbox_kit.sessions.ids import check_session_id
 from sandbox_kit.sessions.layout import Layout
-from sandbox_kit.sessions.makers import Factory, Maker, as_factory
+from sandbox_kit.sessions.makers import Factory, Maker, as_kind
 from sandbox_kit.sessions.overrides import PolicyOverrides
 from sandbox_kit.sessions.policy import SandboxPolicy
+from sandbox_kit.sessions.reaper import Reaped
 from sandbox_kit.sessions.schema import SessionInfo
+from sandbox_kit.sessions.service import SessionService
 from sandbox_kit.types import Usage
 
 __all__ = ["SessionManager"]
@@ -42,7 +43,9 @@ class SessionManager:
         policy: ceilings, lifetimes and runtimes; a change holds from the next call.
         workspace_root: the directory for ``<session_id>/workspace``, on a local file system; made if missing. None
             takes the policy's.
-        backend: ``"local"``, or ``factory(session_id, profile, limits, workspace)``, which returns a sandbox.
+        backend: ``"local"``, or ``factory(session_id, profile, limits, workspace)``, which returns a sandbox. A
+            session stays with the backend that it was first opened by; that of a factory is named by its module
+            and qualified name, so processes that share sessions import it from one place.
         ruleset: the rules of every session; they do not change.
         commands, ask: as for :func:`~sandbox_kit.guard.guarding`.
         reap_every: how often idle sessions are looked after, in seconds; None leaves that to :meth:`reap`.
@@ -55,7 +58,8 @@ class SessionManager:
         PolicyError: the overrides file lies beneath the root.
         SandboxUnavailableError: the root cannot be used.
         SandboxConflictError: what the library keeps in the root is not this user's alone.
-        UnsupportedError: the root is on a file system that does not hold locks.
+        UnsupportedError: the root is on a file system that does not hold locks, or the backend cannot hold
+            fields of the policy; names them.
     """
 
     def __init__(
@@ -72,12 +76,16 @@ class SessionManager:
     ) -> None:
         if not isinstance(policy, SandboxPolicy):
             raise InvalidArgumentError(f"policy: {policy!r} is not a SandboxPolicy")
-        _check_rules(ruleset, commands, ask)
+        check_ruleset(ruleset)
+        check_commands(commands)
+        check_callable(ask, "ask")
+        kind = as_kind(backend)
+        kind.check(policy.snapshot())
         layout, path = Layout(_root(workspace_root, policy)), os.environ.get(OVERRIDES_VARIABLE)
         self._policy = policy
-        self._desk = Desk(
+        self._service = SessionService(
             layout,
-            Maker(policy, as_factory(backend), ruleset, ask, commands),
+            Maker(policy, kind, ruleset, ask, commands),
             Events(on_event),
             PolicyOverrides(policy, path, outside=(layout.root,)) if path else None,
             check_timeout(reap_every, "reap_every"),
@@ -112,9 +120,9 @@ class SessionManager:
 
         Raises:
             SessionLimitError: a ceiling is reached, and no idle session can hibernate.
-            SandboxConflictError: the session has another runtime or tenant.
+            SandboxConflictError: the session has another runtime, tenant or backend.
             InvalidArgumentError: the id or the tenant is malformed, or the policy has no such runtime.
-            UnsupportedError: the backend cannot hold what the policy asks for.
+            UnsupportedError: the backend cannot hold what the policy asks for now.
             SandboxTimeoutError: another process took too long to start or stop it.
             SandboxUnavailableError: the ledger or the sandbox cannot be reached.
         """
@@ -122,10 +130,12 @@ class SessionManager:
         _check_tenant(tenant)
         if runtime is not None:
             self._policy.snapshot().profile_for(runtime)
-        return BorrowedSandbox(self._desk, session_id, runtime, tenant).start()
+        return BorrowedSandbox(self._service, session_id, runtime, tenant).start()
 
     def close(self, session_id: str, purge: bool = False) -> None:
         """End a session's sandbox in this process and its handles; the files stay, and it can be opened again.
+
+        What a process that died held of it is given back.
 
         Args:
             purge: remove its files, too, and forget it.
@@ -133,27 +143,29 @@ class SessionManager:
         A session that is not open, or not there, is no error.
 
         Raises:
-            SandboxConflictError: it is to be purged, and another process holds it.
+            SandboxConflictError: it is to be purged, and another process holds it; or it has another backend.
         """
-        self._desk.close(check_session_id(session_id), purge=bool(purge))
+        self._service.close(check_session_id(session_id), purge=bool(purge))
 
     def sessions(self) -> list[SessionInfo]:
         """Return every session beneath the root, sorted by id. That is no use of any of them."""
-        used = {seat.id: seat.last_used() for seat in self._desk.residents.resident()}
-        infos = self._desk.ledger.sessions()
+        used = {entry.id: entry.last_used() for entry in self._service.table.resident()}
+        infos = self._service.ledger.sessions()
         return [evolve(info, last_used=max(info.last_used, used.get(info.id, 0.0))) for info in infos]
 
     def usage(self, session_id: str) -> Usage:
         """Return what a session's sandbox in this process uses now; None in each field where it has none here."""
-        sandbox = self._desk.residents.seat(check_session_id(session_id)).sandbox
-        return Usage() if sandbox is None else sandbox.usage()
+        return self._service.table.entry(check_session_id(session_id)).usage()
 
-    def reap(self) -> Reaped:
+    def reap(self, unknown: bool = False) -> Reaped:
         """Look after the sessions once: give back what dead owners held, hibernate what is idle, purge what is old.
+
+        Args:
+            unknown: look for workspaces that the ledger does not know, too, and purge those that are old.
 
         What fails for one session is logged, and does not keep the others from it.
         """
-        return self._desk.reap()
+        return self._service.reap(unknown=bool(unknown))
 
     def shutdown(self) -> None:
         """Stop every sandbox of this process, and the thread that looks after them; files stay. Twice is fine.
@@ -161,26 +173,14 @@ class SessionManager:
         Raises:
             SandboxError: of the first sandbox that could not be stopped; the others are.
         """
-        self._desk.shutdown()
+        self._service.shutdown()
 
 
 def _root(given: str | os.PathLike[str] | None, policy: SandboxPolicy) -> str:
     root = policy.snapshot().workspace_root if given is None else given
     if root is None:
         raise InvalidArgumentError("workspace_root: neither the manager nor the policy has one")
-    name = os.fspath(root)
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise InvalidArgumentError(f"workspace_root: {root!r} is not a path of the host")
-    return os.path.abspath(name)
-
-
-def _check_rules(ruleset: PermissionRuleset | None, commands: CommandMode, ask: Ask | None) -> None:
-    if ruleset is not None and not isinstance(ruleset, PermissionRuleset):
-        raise InvalidArgumentError(f"ruleset: {ruleset!r} is not a PermissionRuleset")
-    if commands not in get_args(CommandMode):
-        raise InvalidArgumentError(f"commands: {commands!r} is none of {', '.join(get_args(CommandMode))}")
-    if ask is not None and not callable(ask):
-        raise InvalidArgumentError(f"ask: {ask!r} cannot be called")
+    return host_name(root, "workspace_root")
 
 
 def _check_tenant(tenant: str | None) -> None:

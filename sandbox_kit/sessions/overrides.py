@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from sandbox_kit.errors import PathError, PathNotFoundError, PolicyError, printable
-from sandbox_kit.sessions.fields import check_host_path
-from sandbox_kit.sessions.files import Signature, Version, read_version, signature
-from sandbox_kit.sessions.locks import ForkedFreeLock
+from sandbox_kit.host.forks import ForkedFreeLock
+from sandbox_kit.host.system import host_text
+from sandbox_kit.sessions.files import Signature, Version, read_version
 from sandbox_kit.sessions.places import check_place
 from sandbox_kit.sessions.policy import SandboxPolicy, apply_policy_update
 
@@ -50,12 +50,12 @@ class PolicyOverrides:
         self, policy: SandboxPolicy, path: str | os.PathLike[str], outside: Iterable[str | os.PathLike[str]] = ()
     ) -> None:
         self._policy = policy
-        name = check_host_path(path, "path")
+        name = host_text(path, "path")
         self._path = name if os.path.isabs(name) else os.path.join(os.getcwd(), name)
-        self._outside = tuple(os.path.abspath(check_host_path(directory, "outside")) for directory in outside)
+        self._outside = tuple(os.path.abspath(host_text(directory, "outside")) for directory in outside)
         self._lock = ForkedFreeLock()
         self._applied: Version | None = None
-        self._settled: Signature | None = None
+        self._trusted: Signature | None = None
         self._complaint: tuple[Signature | None, str] | None = None
         if Path(self._path).suffix.lower() not in _SUFFIXES:
             raise PolicyError([f"{printable(self._path)}: is neither a {' nor a '.join(_SUFFIXES)} file"])
@@ -72,14 +72,14 @@ class PolicyOverrides:
         Returns:
             The dotted names of what changed, sorted; empty where the file did not, or is ignored.
         """
-        if self._settled is not None and self._settled == self._signature():
+        if self._trusted is not None and self._trusted == self._signature():
             return []
         with self._lock:
             return self._apply()
 
     def _signature(self) -> Signature | None:
         try:
-            return signature(os.stat(self._path))
+            return Signature.of(os.stat(self._path))
         except OSError:
             return None
 
@@ -94,7 +94,7 @@ class PolicyOverrides:
             self._ignore(error)
             return []
         self._applied, self._complaint = version, None
-        self._settle(version, now)
+        self._trust(version, now)
         if names:
             logger.info("policy overrides %s: changed %s", printable(self._path), ", ".join(names))
         return names
@@ -107,15 +107,15 @@ class PolicyOverrides:
 
     def _check_place(self, opened: Signature | None) -> None:
         root = self._policy.snapshot().workspace_root
-        check_place(self._path, root, self._outside, None if opened is None else opened[:2])
+        check_place(self._path, root, self._outside, opened)
 
-    def _settle(self, version: Version, now: int) -> None:
+    def _trust(self, version: Version, now: int) -> None:
         """Trust the signature alone from now on, if a later change is sure to give another one."""
-        changed = version.signature[3]
-        self._settled = version.signature if abs(now - changed) > _CLOCK_STEP_NS else None
+        is_old = abs(now - version.signature.changed) > _CLOCK_STEP_NS
+        self._trusted = version.signature if is_old else None
 
     def _ignore(self, error: PathError | PolicyError) -> None:
-        self._settled = None
+        self._trusted = None
         complaint = self._signature(), str(error)
         if complaint != self._complaint:
             self._complaint = complaint

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_kit.errors import InvalidArgumentError
+from sandbox_kit.host.forks import ForkedFreeLock
 from sandbox_kit.sessions.environment import read_environment
 from sandbox_kit.sessions.files import named, read_document
 from sandbox_kit.sessions.loading import dump_values, load_values
-from sandbox_kit.sessions.locks import ForkedFreeLock
 from sandbox_kit.sessions.updates import changed_names, updated
 from sandbox_kit.sessions.values import PolicyValues
 

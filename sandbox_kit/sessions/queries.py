@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sandbox_kit.errors import SandboxConflictError
 from sandbox_kit.sessions.liveness import Owner
-from sandbox_kit.sessions.schema import Ceilings, HolderState, Refused, SessionInfo, State, Taken
+from sandbox_kit.sessions.schema import Ceilings, HolderState, Refused, SessionInfo, SessionTerms, State, Taken
 
-__all__ = ["SPARE", "check_same", "infos", "note", "others", "refused", "taken"]
+__all__ = ["SPARE", "check_same", "infos", "note", "others", "refused", "taken", "terms_of"]
 
 SPARE = (
     "SELECT session, room FROM holders AS one JOIN sessions ON id = session WHERE owner <> ? AND room IS NOT NULL "
@@ -23,11 +23,23 @@ _OF_TENANT = "SELECT count(*) FROM sessions WHERE tenant = ?"
 _RESIDENT = "SELECT count(DISTINCT session) FROM holders WHERE session <> ? AND state <> 'purging'"
 
 
-def check_same(session: str, tenant: str | None, runtime: str | None, row: tuple[str | None, str | None]) -> None:
-    """Raise unless what was asked for, if anything, is the session's own."""
-    for name, asked, own in (("tenant", tenant, row[0]), ("runtime", runtime, row[1])):
-        if asked is not None and asked != own:
-            raise SandboxConflictError(f"session {session} has another {name} than {asked!r}")
+def check_same(session: str, asked: SessionTerms, own: SessionTerms) -> None:
+    """Check that what was asked for, if anything, is the session's own.
+
+    Raises:
+        SandboxConflictError: it is not; names what differs.
+    """
+    if asked.backend != own.backend:
+        raise SandboxConflictError(f"session {session} belongs to the backend {own.backend!r}, not {asked.backend!r}")
+    for name, wanted, has in (("tenant", asked.tenant, own.tenant), ("runtime", asked.runtime, own.runtime)):
+        if wanted is not None and wanted != has:
+            raise SandboxConflictError(f"session {session} has another {name} than {wanted!r}")
+
+
+def terms_of(tables: sqlite3.Connection, session: str) -> SessionTerms | None:
+    """What a session was opened with; None for one that is not known."""
+    row = tables.execute("SELECT tenant, runtime, backend FROM sessions WHERE id = ?", (session,)).fetchone()
+    return None if row is None else SessionTerms(*row)
 
 
 def others(tables: sqlite3.Connection, session: str, owner: Owner) -> list[tuple[Owner, HolderState]]:
@@ -78,14 +90,14 @@ def note(tables: sqlite3.Connection, times: Mapping[str, float]) -> None:
 def infos(tables: sqlite3.Connection, where: str, values: tuple[str, ...]) -> list[SessionInfo]:
     """The sessions, one for each, sorted by id."""
     rows = tables.execute(
-        "SELECT id, tenant, runtime, created, last_used, state, pid FROM sessions "
+        "SELECT id, tenant, runtime, backend, created, last_used, state, pid FROM sessions "
         f"LEFT JOIN holders ON session = id LEFT JOIN owners ON token = owner {where} ORDER BY id, pid",
         values,
     )
     found: dict[str, SessionInfo] = {}
-    for id, tenant, runtime, created, last_used, state, pid in rows:
+    for id, tenant, runtime, backend, created, last_used, state, pid in rows:
         known = found.get(id)
         pids = (*(known.pids if known else ()), *([pid] if pid is not None else ()))
         shown: State = "live" if known is not None and known.state == "live" else state or "hibernated"
-        found[id] = SessionInfo(id, tenant, runtime, shown, created, last_used, pids)
+        found[id] = SessionInfo(id, tenant, runtime, backend, shown, created, last_used, pids)
     return list(found.values())

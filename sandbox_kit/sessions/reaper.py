@@ -1,4 +1,4 @@
-"""The thread that looks after idle sessions from time to time."""
+"""The thread that looks after idle sessions from time to time, and what one look does."""
 
 from __future__ import annotations
 
@@ -8,12 +8,31 @@ import time
 import weakref
 from typing import Protocol
 
-__all__ = ["Reapable", "Reaper"]
+from attrs import frozen
+
+__all__ = ["Reapable", "Reaped", "Reaper"]
 
 logger = logging.getLogger("sandbox_kit")
 
 _END_WITHIN = 5.0
 _TICK = 0.5
+
+
+@frozen
+class Reaped:
+    """What one look at the sessions did, by id.
+
+    Attributes:
+        hibernated: those that were idle.
+        purged: hibernated ones whose files were kept long enough.
+        recovered: those whose owner had died.
+        unknown: workspaces that the ledger does not know, where they were looked for.
+    """
+
+    hibernated: tuple[str, ...] = ()
+    purged: tuple[str, ...] = ()
+    recovered: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 class Reapable(Protocol):

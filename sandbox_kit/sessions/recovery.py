@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from time import time
 
+from sandbox_kit.errors import SandboxError
+from sandbox_kit.sessions import clock
+from sandbox_kit.sessions.archive import WorkspaceArchive
 from sandbox_kit.sessions.layout import Layout
 from sandbox_kit.sessions.ledger import Ledger
 from sandbox_kit.sessions.liveness import Owner, is_alive, remove_lock, remove_stray_locks
 from sandbox_kit.sessions.makers import Maker
 
-__all__ = ["Recovery", "SeatLock"]
+__all__ = ["EntryLock", "Recovery"]
 
 logger = logging.getLogger("sandbox_kit")
 
-SeatLock = Callable[[str], AbstractContextManager[bool]]
+EntryLock = Callable[[str], AbstractContextManager[bool]]
 """Holds, in this process, the lock of a session that nobody uses; tells whether."""
 
 
@@ -33,6 +35,7 @@ class Recovery:
         self._ledger = ledger
         self._layout = layout
         self._maker = maker
+        self._archive = WorkspaceArchive(layout.root)
 
     def sorted_out(self, owners: Iterable[Owner]) -> tuple[list[Owner], list[Owner]]:
         """Return those of *owners* that live, and those that do not."""
@@ -56,21 +59,23 @@ class Recovery:
         Raises:
             SandboxError: its sandbox may still be there; the slot stays taken.
         """
-        info, state = self._ledger.session(session), self._ledger.held_by(owner).get(session)
-        if info is None or state is None:
+        held = self._ledger.holding(session, owner)
+        if held is None:
             return
-        purge = state == "purging"
-        if not purge and self._ledger.leave(session, owner, last_used=info.last_used):
+        purge = held.state == "purging"
+        if not purge and self._ledger.leave(session, owner, last_used=held.last_used):
             return
-        self._maker.end(session, info.runtime, self._layout.workspace(session), purge=purge)
+        self._maker.end(session, held.runtime, self._layout.workspace(session), purge=purge)
         if purge:
             self._layout.remove(session)
             self._ledger.forget(session)
         else:
             self._ledger.release(session, owner)
 
-    def all(self, owner: Owner, lock: SeatLock) -> list[str]:
+    def all(self, owner: Owner, lock: EntryLock) -> list[str]:
         """Give back what all dead owners held; what cannot be given back now is logged, and kept.
+
+        What is of another backend is left to a manager of that one.
 
         Returns:
             The sessions that were given back.
@@ -87,7 +92,7 @@ class Recovery:
         self._layout.empty_trash()
         remove_stray_locks(self._layout.owners, {owner.token for owner in self._ledger.owners()})
 
-    def own(self, owner: Owner, lock: SeatLock) -> list[str]:
+    def own(self, owner: Owner, lock: EntryLock) -> list[str]:
         """Give back what *owner*, of this process, holds without a sandbox here: what failed calls left.
 
         Args:
@@ -98,7 +103,7 @@ class Recovery:
         """
         return [session for session in self._ledger.held_by(owner) if self._tried(session, None, owner, lock)]
 
-    def _tried(self, session: str, dead: Owner | None, owner: Owner, lock: SeatLock) -> bool:
+    def _tried(self, session: str, dead: Owner | None, owner: Owner, lock: EntryLock) -> bool:
         with lock(session) as free:
             try:
                 if free and dead is not None:
@@ -110,25 +115,67 @@ class Recovery:
                 return False
             return free
 
-    def expired(self, owner: Owner, ttl: float, lock: SeatLock) -> list[str]:
+    def expired(self, owner: Owner, ttl: float, lock: EntryLock) -> list[str]:
         """Purge hibernated sessions that were not used for *ttl* seconds.
 
         Returns:
             The sessions that were purged; what fails is logged.
         """
-        since = time() - ttl
+        since = clock.now() - ttl
         return [each for each in self._ledger.unused(since) if self._purged(each, owner, since, lock)]
 
-    def _purged(self, session: str, owner: Owner, since: float, lock: SeatLock) -> bool:
+    def _purged(self, session: str, owner: Owner, since: float, lock: EntryLock) -> bool:
         with lock(session) as free:
             try:
                 if not free:
                     return False
                 self._layout.check_removable(session)
-                if self._ledger.claim_purge(session, owner, now=time(), unused_since=since) is not True:
+                if self._ledger.claim_purge(session, owner, now=clock.now(), unused_since=since) is not True:
                     return False
                 self.give_back(session, owner)
             except Exception as error:
                 logger.warning("session %s could not be purged: %s", session, error)
                 return False
+            return True
+
+    def unknown(self) -> list[str]:
+        """Return the ids of the workspaces that the ledger does not know, sorted."""
+        known = {info.id for info in self._ledger.sessions()}
+        return [each for each in self._archive.sessions() if each not in known]
+
+    def purge_unknown(self, sessions: Iterable[str], owner: Owner, ttl: float, lock: EntryLock) -> list[str]:
+        """Purge those of *sessions* that the ledger does not know and in which nothing changed for *ttl* seconds.
+
+        Returns:
+            The sessions that were purged; what fails is logged.
+        """
+        since = clock.now() - ttl
+        return [each for each in sessions if self._purged_unknown(each, owner, since, lock)]
+
+    def _purged_unknown(self, session: str, owner: Owner, since: float, lock: EntryLock) -> bool:
+        with lock(session) as free:
+            try:
+                self._layout.check_removable(session)
+                if not free or self._has_changed(session, since):
+                    return False
+                if not self._ledger.claim_unknown(session, owner, now=clock.now()):
+                    return False
+                if self._has_changed(session, since):
+                    self._ledger.forget(session)
+                    return False
+                self.give_back(session, owner)
+            except Exception as error:
+                logger.warning("session %s could not be purged: %s", session, error)
+                return False
+            return True
+
+    def _has_changed(self, session: str, since: float) -> bool:
+        """Whether anything in a workspace changed at *since* or later, or cannot be looked at."""
+        try:
+            top = self._layout.workspace(session).lstat()
+            if max(top.st_mtime, top.st_ctime) >= since:
+                return True
+            with self._archive.changes(session, since) as entries:
+                return next(entries, None) is not None or bool(entries.skipped)
+        except (OSError, SandboxError):
             return True

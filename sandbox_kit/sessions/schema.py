@@ -20,14 +20,16 @@ __all__ = [
     "Ceilings",
     "Granted",
     "HolderState",
+    "Holding",
     "Refused",
     "SessionInfo",
+    "SessionTerms",
     "State",
     "Taken",
 ]
 
 APPLICATION = 0x53424B54
-VERSION = 1
+VERSION = 2
 
 SCHEMA = """
 CREATE TABLE owners (
@@ -40,6 +42,7 @@ CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
     tenant TEXT,
     runtime TEXT,
+    backend TEXT NOT NULL,
     created REAL NOT NULL,
     last_used REAL NOT NULL
 ) WITHOUT ROWID;
@@ -62,6 +65,21 @@ State = Literal["starting", "live", "stopping", "purging", "hibernated"]
 
 
 @frozen
+class SessionTerms:
+    """What a session is opened with for the first time, and stays.
+
+    Attributes:
+        tenant: whom it counts for; None for nobody.
+        runtime: the alias of its runtime profile; None for none.
+        backend: what makes its sandboxes.
+    """
+
+    tenant: str | None
+    runtime: str | None
+    backend: str
+
+
+@frozen
 class SessionInfo:
     """One session, as the ledger has it.
 
@@ -69,6 +87,7 @@ class SessionInfo:
         id: its id.
         tenant: whom it counts for; None for nobody.
         runtime: the alias of its runtime profile; None for none.
+        backend: what its sandboxes are made by, such as ``"local"``; of a factory ``"module:qualname"``.
         state: ``"live"`` while any process holds its sandbox, ``"hibernated"`` while only its files
             are there, else what is being done with it.
         created: when it was first opened, in seconds since the epoch.
@@ -79,6 +98,7 @@ class SessionInfo:
     id: str
     tenant: str | None
     runtime: str | None
+    backend: str
     state: State
     created: float
     last_used: float
@@ -105,13 +125,27 @@ class Granted:
     """The caller holds the session, as one that starts.
 
     Attributes:
-        tenant, runtime: the session's own.
+        terms: the session's own.
         found: ``"new"``, ``"hibernated"``, or ``"live"`` where others hold it as well.
     """
 
-    tenant: str | None
-    runtime: str | None
+    terms: SessionTerms
     found: Literal["new", "hibernated", "live"]
+
+
+@frozen
+class Holding:
+    """What an owner has of a session.
+
+    Attributes:
+        state: what it does with the sandbox.
+        runtime: the alias of the session's profile; None for none.
+        last_used: of the session, in seconds since the epoch.
+    """
+
+    state: HolderState
+    runtime: str | None
+    last_used: float
 
 
 @frozen

@@ -20,12 +20,10 @@ from sandbox_kit.host.pin import DIRECTORY, NOFOLLOW, Root
 from sandbox_kit.host.system import Descriptor, path_error
 from sandbox_kit.paths import display
 from sandbox_kit.primitives import Authorize, Operations, allow
+from sandbox_kit.sessions.ids import WORKSPACE
 from sandbox_kit.types import FileInfo
 
-__all__ = ["WORKSPACE", "Workspace", "open_root"]
-
-WORKSPACE = "workspace"
-"""The name of the directory with a session's files, beneath the one that has the session's id."""
+__all__ = ["Workspace", "open_root"]
 
 _LOOK: Operations = ("ls",)
 
@@ -55,6 +53,11 @@ class Workspace(LocalBackend):
     def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:
         """Describe an entry by the name that results show, so that an error does: an export asks by the real one."""
         return super()._stat(display(path, self.work_dir), operations=operations, authorize=authorize)
+
+    @property
+    def device(self) -> int:
+        """Which file system it is on."""
+        return os.fstat(self._held().fd).st_dev
 
     def leads_outside(self, info: FileInfo) -> bool:
         """Return whether an entry is a link that leads out of the workspace, whatever is there."""

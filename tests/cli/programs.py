@@ -120,3 +120,16 @@ def eventually(condition: Callable[[], bool]) -> bool:
 def default_interrupts() -> None:
     """Undo that a test runner in the background ignores Ctrl-C, for a ``preexec_fn``."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def in_child(act: Callable[[], object]) -> int:
+    """Return the exit code of a forked child that does *act*: 0 unless it raised."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            act()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

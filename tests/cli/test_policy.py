@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sandbox_kit import PolicyOverrides, SandboxPolicy
-from sandbox_kit.cli import main
+from sandbox_kit.cli import main, saving
 
 Printed = pytest.CaptureFixture[str]
 
@@ -272,3 +274,39 @@ def test_help_and_hints_name_the_command(capsys: Printed) -> None:
     assert "FIELD=VALUE" in capsys.readouterr().out
     assert main(["policy", "show", "--nonsense"]) == 2
     assert complaints(capsys) == ["unrecognized arguments: --nonsense (see sandbox-kit policy show --help)"]
+
+
+FIELDS = ("max_sessions", "max_read_bytes", "idle_timeout", "execute_timeout", "workspace_ttl", "cpu_shares")
+
+
+def test_several_who_set_at_once_lose_nothing_of_each_other(overrides: Path) -> None:
+    start = threading.Barrier(len(FIELDS))
+
+    def work(field: str) -> list[int]:
+        start.wait()
+        return [main(["policy", "set", "--overrides", str(overrides), f"{field}={count}"]) for count in range(10, 20)]
+
+    with ThreadPoolExecutor(len(FIELDS)) as pool:
+        assert [code for codes in pool.map(work, FIELDS) for code in codes] == [0] * 10 * len(FIELDS)
+    assert json.loads(overrides.read_text()) == dict.fromkeys(FIELDS, 19)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_who_waits_for_another_one_that_sets_does_not_wait_for_ever(
+    overrides: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed, linked: bool
+) -> None:
+    monkeypatch.setattr(saving, "_WITHIN", 0.1)
+    if linked:
+        (tmp_path / "links").mkdir()
+        (tmp_path / "links" / "o.json").symlink_to(overrides)
+    given = tmp_path / "links" / "o.json" if linked else overrides
+    with saving.alone(str(overrides)):
+        assert main(["policy", "set", "--overrides", str(given), "cpus=2"]) == 124
+        assert "was being changed by others" in complaints(capsys)[0]
+        assert not overrides.exists()
+    assert main(["policy", "set", "--overrides", str(given), "cpus=2"]) == 0
+
+
+def test_overrides_in_a_directory_that_is_not_there_are_an_error(tmp_path: Path, capsys: Printed) -> None:
+    assert main(["policy", "set", "--overrides", str(tmp_path / "missing" / "o.json"), "cpus=2"]) == 125
+    assert "no such file" in complaints(capsys)[0]

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from sandbox_kit.backends.local import LocalSandbox
+from sandbox_kit.cli import main
+from sandbox_kit.cli import policy as policy_command
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy
 
-from .programs import environment, kit
+from .programs import environment, in_child, kit
 
 
 @pytest.fixture
@@ -120,7 +123,7 @@ def test_sweep_clears_away_what_was_left(root: Path) -> None:
     where = ("--root", str(root))
     for session in ("a", "b"):
         kit("session", "open", *where, session, env=environment())
-    assert document("sweep", *where) == {"purged": [], "recovered": []}
+    assert document("sweep", *where) == {"purged": [], "recovered": [], "unknown": []}
     assert kit("sweep", *where, "--workspace-ttl", "0.000001").stdout == b"purged a\npurged b\n"
     assert document("session", "ls", *where) == {"sessions": []}
 
@@ -134,3 +137,51 @@ def test_closing_one_session_purges_no_other(root: Path, tmp_path: Path) -> None
     assert kit("session", "close", *where, "--policy", str(policy), "a").returncode == 0
     assert kit("session", "close", *where, "--policy", str(policy), "--purge", "b").returncode == 0
     assert [info["id"] for info in document("session", "ls", *where)["sessions"]] == ["a", "c"]
+
+
+def test_closing_one_session_recovers_no_other(root: Path) -> None:
+    with SessionManager(SandboxPolicy(), workspace_root=root, reap_every=None) as manager:
+        assert in_child(lambda: [manager.open(id).is_alive() for id in ("a", "b")]) == 0
+        assert kit("session", "close", "--root", str(root), "a").returncode == 0
+        assert {info.id: info.state for info in manager.sessions()} == {"a": "hibernated", "b": "live"}
+
+
+def test_a_session_of_another_backend_is_told(root: Path) -> None:
+    def factory(session_id: str, profile: object, limits: object, workspace: Path) -> LocalSandbox:
+        return LocalSandbox(workspace)
+
+    with SessionManager(SandboxPolicy(), workspace_root=root, backend=factory, reap_every=None) as manager:
+        manager.open("a").write("f", "x")
+        manager.close("a")
+        for words in (("exec", "a", "--", "true"), ("open", "a"), ("close", "a"), ("close", "--purge", "a")):
+            done = kit("session", words[0], "--root", str(root), *words[1:])
+            assert (done.returncode, b"session a belongs to the backend" in done.stderr) == (125, True)
+        assert manager.open("a").read("f") == "x"
+
+
+def test_a_policy_that_local_sessions_cannot_hold_is_told(root: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"runtimes": {"py": "python:3.12"}, "prewarm": 1}))
+    done = kit("session", "open", "--root", str(root), "--policy", str(policy), "a")
+    assert (done.returncode, b"cannot hold prewarm, runtimes.py.image" in done.stderr) == (125, True)
+    assert not root.exists()
+
+
+def test_sweep_tells_workspaces_that_nobody_knows(root: Path) -> None:
+    kit("session", "open", "--root", str(root), "a")
+    (root / "lost" / "workspace").mkdir(parents=True)
+    assert kit("sweep", "--root", str(root)).stdout == b"unknown lost\n"
+    assert kit("sweep", "--root", str(root), "--workspace-ttl", "0.000001").stdout == b"purged a\npurged lost\n"
+
+
+@pytest.mark.parametrize("command", [["session", "ls"], ["session", "open", "a"], ["sweep"]])
+def test_the_policy_is_read_once(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    SessionManager(SandboxPolicy(), workspace_root=root, reap_every=None).shutdown()
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps({"workspace_root": str(root)}))
+    read, names = policy_command.read_document, []
+    monkeypatch.setattr(policy_command, "read_document", lambda path: names.append(path) or read(path))
+    assert main([*command[:2], "--policy", str(policy), *command[2:]]) == 0
+    assert names == [str(policy)]

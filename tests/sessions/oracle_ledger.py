@@ -58,7 +58,7 @@ class NaiveLedger:
         self.holders.setdefault(id, {})[token] = "starting"
         return "new" if known is None else "live" if others else "hibernated"
 
-    def settle(self, id: str, token: str, state: str) -> set[str]:
+    def set_state(self, id: str, token: str, state: str) -> set[str]:
         if token in self.holders.get(id, {}):
             self.holders[id][token] = state
         return set(self.others(id, token))
@@ -92,6 +92,9 @@ class NaiveLedger:
             self.sessions[id] = {"tenant": None, "runtime": None, "created": now, "last_used": now}
         self.holders.setdefault(id, {})[token] = "purging"
         return True
+
+    def claim_unknown(self, id: str, token: str, now: float) -> bool:
+        return id not in self.sessions and self.claim_purge(id, token, now, None) is True
 
     def forget(self, id: str) -> None:
         self.sessions.pop(id, None)

@@ -24,7 +24,7 @@ _numbers = itertools.count()
 def unstarted(root: Path, ruleset: PermissionRuleset | None, max_read_bytes: int) -> BorrowedSandbox:
     policy = SandboxPolicy.from_dict({"max_read_bytes": max_read_bytes})
     manager = SessionManager(policy, workspace_root=root, ruleset=ruleset, reap_every=None)
-    return BorrowedSandbox(manager._desk, f"session-{next(_numbers)}", None, None)
+    return BorrowedSandbox(manager._service, f"session-{next(_numbers)}", None, None)
 
 
 class TestBorrowed(HostFilesConformance, SandboxConformance):

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -17,7 +17,7 @@ from sandbox_kit.errors import (
     SandboxUnavailableError,
     UnsupportedError,
 )
-from sandbox_kit.sessions.filesystems import check_local, file_system_of
+from sandbox_kit.sessions.filesystems import Location, check_local, file_system_of, location_of
 from sandbox_kit.sessions.ledger import Ledger
 from sandbox_kit.sessions.liveness import Owner
 from sandbox_kit.sessions.schema import Ceilings, Granted
@@ -45,7 +45,7 @@ def run_sql(tmp_path: Path, statement: str) -> object:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    made = Ledger(tmp_path / "own", patience=10)
+    made = Ledger(tmp_path / "own", backend="local", patience=10)
     made.enrol(OWNER)
     return made
 
@@ -58,25 +58,25 @@ def test_its_directory_is_this_users_alone(ledger: Ledger, tmp_path: Path) -> No
 def test_a_directory_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(SandboxConflictError, match="this user alone"):
-        Ledger(tmp_path)
+        Ledger(tmp_path, backend="local")
 
 
 def test_a_link_in_the_place_of_its_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "own").symlink_to("elsewhere")
     with pytest.raises(SandboxConflictError, match="link"):
-        Ledger(tmp_path / "own")
+        Ledger(tmp_path / "own", backend="local")
 
 
 def test_another_one_over_the_same_directory_sees_the_same(ledger: Ledger, tmp_path: Path) -> None:
     claim(ledger, "a")
-    assert [info.id for info in Ledger(tmp_path / "own").sessions()] == ["a"]
+    assert [info.id for info in Ledger(tmp_path / "own", backend="local").sessions()] == ["a"]
     assert ledger.session("b") is None
 
 
 @pytest.mark.parametrize("content", [b"no database at all " * 100, b"SQLite format 3\0" + b"\xff" * 5000])
 def test_a_damaged_file_is_an_error_and_stays_as_it_is(tmp_path: Path, content: bytes) -> None:
-    ledger = Ledger(tmp_path / "own")
+    ledger = Ledger(tmp_path / "own", backend="local")
     (tmp_path / "own" / FILE).write_bytes(content)
     with pytest.raises(SandboxUnavailableError, match=r"ledger\.sqlite"):
         ledger.sessions()
@@ -85,16 +85,16 @@ def test_a_damaged_file_is_an_error_and_stays_as_it_is(tmp_path: Path, content: 
 
 @pytest.mark.parametrize("statement", ["PRAGMA user_version = 99", "PRAGMA application_id = 5"])
 def test_the_file_of_another_version_is_refused(tmp_path: Path, statement: str) -> None:
-    first = Ledger(tmp_path / "own")
+    first = Ledger(tmp_path / "own", backend="local")
     first.enrol(OWNER)
     first.close()
     run_sql(tmp_path, statement)
     with pytest.raises(SandboxConflictError, match="schema"):
-        Ledger(tmp_path / "own").sessions()
+        Ledger(tmp_path / "own", backend="local").sessions()
 
 
 def test_the_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "own")
+    ledger = Ledger(tmp_path / "own", backend="local")
     run_sql(tmp_path, "CREATE TABLE theirs (x)")
     with pytest.raises(SandboxConflictError, match="schema 0"):
         ledger.sessions()
@@ -135,7 +135,7 @@ def test_a_file_that_is_another_after_a_fork_is_an_error(ledger: Ledger, tmp_pat
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_fork_does_not_wait_for_ever_for_who_uses_it(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "own", patience=0.1)
+    ledger = Ledger(tmp_path / "own", backend="local", patience=0.1)
     ledger.enrol(OWNER)
     begun, go_on = threading.Event(), threading.Event()
 
@@ -158,7 +158,7 @@ def test_a_fork_does_not_wait_for_ever_for_who_uses_it(tmp_path: Path) -> None:
 
 def test_what_an_interrupt_broke_off_is_undone_by_the_next_use(ledger: Ledger) -> None:
     abandoned = ledger._database.transaction()
-    abandoned.__enter__().execute("INSERT INTO sessions VALUES ('lost', NULL, NULL, 1, 1)")
+    abandoned.__enter__().execute("INSERT INTO sessions VALUES ('lost', NULL, NULL, 'local', 1, 1)")
     assert isinstance(claim(ledger, "a"), Granted)
     del abandoned
     with ThreadPoolExecutor(1) as pool:
@@ -166,7 +166,7 @@ def test_what_an_interrupt_broke_off_is_undone_by_the_next_use(ledger: Ledger) -
 
 
 def test_waiting_for_another_writer_has_an_end(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "own", patience=0.1)
+    ledger = Ledger(tmp_path / "own", backend="local", patience=0.1)
     ledger.enrol(OWNER)
     blocker = sqlite3.connect(tmp_path / "own" / FILE, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
@@ -211,7 +211,7 @@ def test_room_is_wanted_of_the_least_recently_used_session_to_spare(ledger: Ledg
     for number, id in enumerate(["own", "young", "old", "both", "kept"]):
         owner = OWNER if id == "own" else theirs
         ledger.claim(id, owner, tenant=None, runtime=None, ceilings=Ceilings(), now=1.0)
-        ledger.settle(id, owner)
+        ledger.set_state(id, owner)
         ledger.touch({id: 9.0 if id == "young" else 2.0 + number})
     ledger.claim("both", shared, tenant=None, runtime=None, ceilings=Ceilings(), now=1.0, alive={"theirs"})
     assert not ledger.want_room(OWNER)
@@ -298,6 +298,30 @@ def test_the_file_system_is_that_of_the_innermost_and_latest_mount(tmp_path: Pat
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
     assert file_system_of(Path(directory), mounts=str(mounts)) == kind
+
+
+@pytest.mark.parametrize(
+    ("path", "device", "name"),
+    [
+        ("/data/x", "0:21", "/data/x"),
+        ("/share/x/y", "0:22", "/x/y"),
+        ("/share/a b/c", "0:23", "/c"),
+        ("/home/me", "0:25", "/srv/homes/me"),
+        ("/home", "0:25", "/srv/homes"),
+    ],
+)
+def test_a_location_is_the_same_by_every_mount(tmp_path: Path, path: str, device: str, name: str) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS.replace("0:25 / /home", "0:25 /srv/homes /home"))
+    assert location_of(Path(path), mounts=str(mounts)) == Location(device, PurePosixPath(name))
+    assert location_of(Path(path), mounts=str(tmp_path / "missing")) is None
+
+
+def test_a_location_is_beneath_another_on_the_same_file_system_alone() -> None:
+    top = Location("0:1", PurePosixPath("/srv/a"))
+    assert Location("0:1", PurePosixPath("/srv/a/s1/f")).beneath(top) == ("s1", "f")
+    assert Location("0:1", PurePosixPath("/srv/ab")).beneath(top) is None
+    assert Location("0:2", PurePosixPath("/srv/a/s1")).beneath(top) is None
 
 
 def test_a_file_system_that_does_not_hold_locks_is_refused_by_name(tmp_path: Path) -> None:

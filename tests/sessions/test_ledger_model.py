@@ -41,7 +41,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
-        self.ledger = Ledger(self.directory / "own")
+        self.ledger = Ledger(self.directory / "own", backend="local")
         self.model = NaiveLedger()
         for owner in OWNERS:
             self.ledger.enrol(owner)
@@ -75,9 +75,9 @@ class LedgerMachine(RuleBasedStateMachine):
         assert answer == expected
 
     @rule(id=ids, owner=owners, state=states)
-    def settle(self, id: str, owner: Owner, state: HolderState) -> None:
-        others = {each.token for each in self.ledger.settle(id, owner, state)}
-        assert others == self.model.settle(id, owner.token, state)
+    def set_state(self, id: str, owner: Owner, state: HolderState) -> None:
+        others = {each.token for each in self.ledger.set_state(id, owner, state)}
+        assert others == self.model.set_state(id, owner.token, state)
 
     @rule(id=ids, owner=owners)
     def release(self, id: str, owner: Owner) -> None:
@@ -106,7 +106,20 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(owner=owners)
     def held_by(self, owner: Owner) -> None:
         expected = {id: held[owner.token] for id, held in self.model.holders.items() if owner.token in held}
-        assert self.ledger.held_by(owner) == expected
+        assert self.ledger.held_by(owner) == sorted(expected)
+        for id in self.model.sessions:
+            held = self.ledger.holding(id, owner)
+            known = self.model.sessions[id]
+            assert (None if held is None else held.state) == expected.get(id)
+            assert held is None or (held.runtime, held.last_used) == (known["runtime"], known["last_used"])
+
+    @rule(id=ids, owner=owners, now=times)
+    def claim_unknown(self, id: str, owner: Owner, now: float) -> None:
+        assert self.ledger.claim_unknown(id, owner, now=now) == self.model.claim_unknown(id, owner.token, now)
+
+    @rule(id=ids, owner=owners)
+    def other_holders(self, id: str, owner: Owner) -> None:
+        assert {each.token for each in self.ledger.other_holders(id, owner)} == set(self.model.others(id, owner.token))
 
     @invariant()
     def it_lists_what_the_model_has(self) -> None:

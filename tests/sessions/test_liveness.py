@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gc
 import os
 import signal
@@ -210,3 +211,65 @@ def test_a_file_that_cannot_be_locked_is_no_owner_and_leaves_nothing(
 def test_a_lock_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SandboxUnavailableError, match="owner's lock"):
         OwnerLock(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("what", ["removed", "replaced", "locked"])
+def test_a_lock_that_another_process_meddles_with_before_it_is_held_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    lock, meddled = fcntl.lockf, []
+
+    def meddle(fd: int, how: int) -> None:
+        if len(meddled) < 3:
+            meddled.append(what)
+            (path,) = tmp_path.iterdir()
+            if what == "locked":
+                raise BlockingIOError(errno.EAGAIN, "another one asks")
+            path.unlink()
+            if what == "replaced":
+                path.touch()
+        lock(fd, how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sandbox_kit.sessions.liveness.fcntl.lockf", meddle)
+        mine = OwnerLock(tmp_path)
+    assert len(meddled) == 3
+    assert [path.stem for path in tmp_path.iterdir()] == [mine.owner.token]
+    assert in_child(lambda: is_alive(mine.owner, tmp_path))
+    mine.release()
+    assert not is_alive(mine.owner, tmp_path)
+
+
+def test_a_lock_that_others_never_leave_alone_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "another one asks")
+
+    monkeypatch.setattr("sandbox_kit.sessions.liveness.fcntl.lockf", refuse)
+    monkeypatch.setattr("sandbox_kit.sessions.liveness._PAUSE", 0)
+    with pytest.raises(SandboxUnavailableError, match="all the time"):
+        OwnerLock(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+TIDY = """
+import sys
+from pathlib import Path
+from sandbox_kit.sessions.liveness import remove_stray_locks
+print("ready", flush=True)
+while not Path(sys.argv[2]).exists():
+    remove_stray_locks(Path(sys.argv[1]), ())
+"""
+
+
+def test_who_tidies_up_meanwhile_takes_no_owner_its_lock(tmp_path: Path) -> None:
+    directory, stop = tmp_path / "owners", tmp_path / "stop"
+    directory.mkdir()
+    words = [sys.executable, "-c", TIDY, str(directory), str(stop)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as tidying:
+        assert tidying.stdout is not None
+        assert tidying.stdout.readline() == b"ready\n"
+        locks = [OwnerLock(directory) for _ in range(300)]
+        stop.touch()
+        assert tidying.wait(WITHIN) == 0
+    assert {path.stem for path in directory.iterdir()} == {lock.owner.token for lock in locks}
+    assert in_child(lambda: all(is_alive(lock.owner, directory) for lock in locks))

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import pickle
+import re
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -293,7 +294,7 @@ def test_a_file_timeout_outlives_hibernation(root: Path) -> None:
         manager.reap()
         box.exists("f")
         assert manager.open("a").file_timeout == 7
-        assert manager._desk.residents.seat("a").sandbox.file_timeout == 7
+        assert manager._service.table.entry("a").sandbox.file_timeout == 7
 
 
 def test_the_rules_hold_in_every_session(root: Path) -> None:
@@ -304,18 +305,46 @@ def test_the_rules_hold_in_every_session(root: Path) -> None:
                 box.write(".env", "x")
 
 
-def test_what_a_local_sandbox_cannot_hold_is_refused_by_name(root: Path) -> None:
-    runtimes = {"image": "python:3.12", "net": {"network_mode": "host"}, "user": {"sandbox_uid": 5}}
-    with managed(root, runtimes=runtimes, mem_limit="512m") as manager:
-        for runtime, name in (
-            ("image", "image"),
-            ("net", "network_mode"),
-            ("user", "sandbox_uid"),
-            (None, "mem_limit"),
-        ):
-            with pytest.raises(UnsupportedError, match=name):
-                manager.open("a", runtime=runtime)
-        assert states(manager) == {}
+@pytest.mark.parametrize(
+    ("policy", "names"),
+    [
+        ({"work_dir": "/work"}, ["work_dir"]),
+        ({"prewarm": 2, "container_ttl": 60}, ["prewarm", "container_ttl"]),
+        ({"persist_containers": True}, ["persist_containers"]),
+        ({"runtimes": {"py": "python:3.12"}}, ["runtimes.py.image"]),
+        ({"runtimes": {"x": {"network_mode": "host", "cpus": 1}}}, ["runtimes.x.network_mode"]),
+        (
+            {"runtimes": {"a": {"oci_runtime": "runsc"}, "b": {"sandbox_uid": 0}}},
+            ["runtimes.a.oci_runtime", "runtimes.b.sandbox_uid"],
+        ),
+    ],
+)
+def test_what_a_local_sandbox_cannot_hold_is_refused_by_name(
+    root: Path, policy: dict[str, Any], names: list[str]
+) -> None:
+    named = re.escape(", ".join(names))
+    with pytest.raises(UnsupportedError, match=f"cannot hold {named}: "):
+        managed(root, **policy)
+    assert not root.exists()
+    with managed(root, backend=WatchedFactory(), **policy) as manager:
+        assert manager.open("a").is_alive()
+
+
+def test_what_an_update_asks_of_a_local_sandbox_is_refused_at_the_next_start(root: Path) -> None:
+    with managed(root, mem_limit="512m") as manager:
+        with pytest.raises(UnsupportedError, match="mem_limit"):
+            manager.open("a")
+        apply_policy_update(manager.policy, {"mem_limit": None, "container_ttl": 60})
+        with pytest.raises(UnsupportedError, match="cannot hold container_ttl"):
+            manager.open("a")
+        apply_policy_update(manager.policy, {"container_ttl": None})
+        assert manager.open("a").is_alive()
+
+
+def test_what_is_at_its_default_is_no_field_that_a_local_sandbox_lacks(root: Path) -> None:
+    runtimes = {"plain": {}, "offline": {"network_mode": "none"}}
+    with managed(root, runtimes=runtimes, prewarm=0, persist_containers=False, work_dir=None) as manager:
+        assert manager.open("a", runtime="plain").is_alive()
 
 
 def test_a_factory_gets_the_profile_and_the_limits_that_hold(root: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from sandbox_kit.errors import LimitExceededError, ReadLimitError, SessionLimitError
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy, apply_policy_update
+from sandbox_kit.types import Usage
 
 from .managing import WITHIN, WatchedFactory, eventually, managed, states
 
@@ -187,7 +188,7 @@ def test_an_idle_session_hibernates_and_its_handle_wakes_it(root: Path) -> None:
         assert manager.reap().hibernated == ("a",)
         assert states(manager) == {"a": "hibernated"}
         assert not box.is_alive()
-        assert box.usage().pids == 0
+        assert box.usage() == manager.usage("a") == Usage()
         assert factory.count("start", "a") == 1
         assert box.read("f") == "x"
         assert factory.count("start", "a") == 2

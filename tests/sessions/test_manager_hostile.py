@@ -23,14 +23,17 @@ from sandbox_kit.errors import (
     InvalidArgumentError,
     SandboxClosedError,
     SandboxConflictError,
+    SandboxTimeoutError,
     SandboxUnavailableError,
 )
+from sandbox_kit.primitives import allow
+from sandbox_kit.sessions.entry import Call, SessionEntry
 from sandbox_kit.sessions.events import SessionEvent
 from sandbox_kit.sessions.manager import SessionManager
+from sandbox_kit.sessions.membership import Membership
 from sandbox_kit.sessions.policy import SandboxPolicy
-from sandbox_kit.sessions.seat import Call, Seat
 
-from .managing import WITHIN, WatchedFactory, in_child, managed, states
+from .managing import WITHIN, WatchedFactory, eventually, in_child, managed, states
 
 AT_ONCE = 1e-6
 LEDGER = ".sandbox_kit/ledger.sqlite"
@@ -171,16 +174,16 @@ def test_an_interrupted_callback_leaves_no_call_under_way(root: Path) -> None:
 
 
 def test_an_interrupt_once_a_call_is_counted_leaves_none_under_way(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    enter = Seat.enter
+    enter = SessionEntry.enter
 
-    def interrupt(self: Seat, *call: Call) -> None:
+    def interrupt(self: SessionEntry, *call: Call) -> None:
         enter(self, *call)
         raise KeyboardInterrupt
 
     with managed(root, idle_timeout=AT_ONCE) as manager:
         box = manager.open("a")
         with monkeypatch.context() as patch:
-            patch.setattr(Seat, "enter", interrupt)
+            patch.setattr(SessionEntry, "enter", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 box.exists("f")
         assert manager.reap().hibernated == ("a",)
@@ -203,18 +206,18 @@ class InterruptedLock:
 
 
 def test_an_interrupted_try_for_a_lock_leaves_it_free() -> None:
-    seat = Seat("a")
-    vars(seat)["_lock"] = InterruptedLock()
-    with pytest.raises(KeyboardInterrupt), seat.locked_if_free():
+    entry = SessionEntry("a")
+    vars(entry)["_lock"] = InterruptedLock()
+    with pytest.raises(KeyboardInterrupt), entry.locked_if_free():
         pass
 
     def tried() -> bool:
-        with seat.locked_if_free() as free:
+        with entry.locked_if_free() as free:
             return free
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(tried).result(WITHIN)
-        with seat.locked_if_free() as free, seat.locked_if_free() as again:
+        with entry.locked_if_free() as free, entry.locked_if_free() as again:
             assert (free, again) == (True, True)
             assert not pool.submit(tried).result(WITHIN)
         assert pool.submit(tried).result(WITHIN)
@@ -286,13 +289,20 @@ def test_what_interrupted_calls_left_makes_room(root: Path) -> None:
 
 @pytest.fixture
 def alarm() -> Iterator[Callable[[float], None]]:
-    """Interrupts this thread once, after so many seconds."""
+    """Interrupts this thread once, after so many seconds; with 0, not any more."""
+    armed = False
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        if armed:
+            raise KeyboardInterrupt
+
+    def arm(seconds: float) -> None:
+        nonlocal armed
+        armed = seconds > 0
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds) and None
+    yield arm
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
@@ -308,11 +318,12 @@ def test_interrupts_at_any_moment_lose_no_slot(root: Path, alarm: Callable[[floa
     with managed(root, max_sessions=1) as manager:
         for number in range(150):
             with suppress(KeyboardInterrupt):
-                alarm(1e-4 + number * 2e-5)
-                use(f"s{number % 3}")
-                time.sleep(1e-3)
-            with suppress(KeyboardInterrupt):
-                alarm(0)
+                try:
+                    alarm(1e-4 + number * 2e-5)
+                    use(f"s{number % 3}")
+                    time.sleep(1e-3)
+                finally:
+                    alarm(0)
         for id in ("s0", "s1", "s2"):
             use(id)
         assert set(states(manager).values()) == {"hibernated"}
@@ -357,3 +368,79 @@ def test_rounds_of_managers_leave_no_descriptor_thread_or_lock(root: Path) -> No
     before = once()
     assert [once() for _ in range(30)] == [before] * 30
     assert list((root / ".sandbox_kit" / "owners").iterdir()) == []
+
+
+def test_nothing_starts_once_a_shutdown_has_begun(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    factory, refused = WatchedFactory(), list[str]()
+    manager = managed(root, backend=factory, idle_timeout=AT_ONCE)
+    box = manager.open("a")
+    manager.reap()
+    leave = Membership.leave
+
+    def use_and_leave(self: Membership) -> None:
+        for call in (lambda: box.exists("f"), box.start, lambda: manager.open("b")):
+            with pytest.raises(SandboxClosedError, match="shut down"):
+                call()
+            refused.append("refused")
+        leave(self)
+
+    monkeypatch.setattr(Membership, "leave", use_and_leave)
+    manager.shutdown()
+    assert len(refused) == 3
+    assert factory.log == [("start", "a"), ("stop", "a")]
+
+
+def test_who_waits_for_another_process_is_told_of_a_shutdown(root: Path) -> None:
+    slow = WatchedFactory(delay=1.0)
+    with managed(root, backend=slow) as first, ThreadPoolExecutor(2) as pool:
+        second = managed(root, backend=WatchedFactory())
+        starting = pool.submit(first.open, "a")
+        assert eventually(lambda: states(first) == {"a": "starting"})
+        waiting = pool.submit(second.open, "a")
+        time.sleep(0.1)
+        second.shutdown()
+        with pytest.raises(SandboxClosedError):
+            waiting.result(WITHIN)
+        assert starting.result(WITHIN).is_alive()
+
+
+def test_a_write_that_was_opened_keeps_its_session_up_before_it_begins(root: Path) -> None:
+    with managed(root, idle_timeout=AT_ONCE) as manager:
+        box = manager.open("a")
+        opened = box._open_write("f", operations=("write",), authorize=allow)
+        assert manager.reap().hibernated == ()
+        with opened as stream:
+            stream.write(b"x")
+            assert manager.reap().hibernated == ()
+        assert manager.reap().hibernated == ("a",)
+        assert box.read("f") == "x"
+        dropped = box._open_write("g", operations=("write",), authorize=allow)
+        assert manager.reap().hibernated == ()
+        del dropped
+        gc.collect()
+        assert manager.reap().hibernated == ("a",)
+
+
+def test_a_factory_that_hangs_holds_up_nobody_for_ever(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandbox_kit.sessions.entry._PATIENCE", 0.1)
+    monkeypatch.setattr("sandbox_kit.sessions.claims._OTHERS_WITHIN", 0.1)
+    hanging, go_on = threading.Event(), threading.Event()
+
+    def factory(session_id: str, profile: object, limits: object, workspace: Path) -> Sandbox:
+        if session_id == "hangs" and not hanging.is_set():
+            hanging.set()
+            go_on.wait(WITHIN)
+        return LocalSandbox(workspace)
+
+    with managed(root, backend=factory) as one, managed(root, backend=factory) as other, ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(one.open, "hangs")
+        try:
+            assert hanging.wait(WITHIN)
+            for each in (one, other):
+                with pytest.raises(SandboxTimeoutError):
+                    each.open("hangs")
+                assert each.open("other").is_alive()
+                assert each.reap().recovered == ()
+        finally:
+            go_on.set()
+        assert opening.result(WITHIN).is_alive()

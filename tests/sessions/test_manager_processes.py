@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from sandbox_kit.errors import SandboxClosedError, SandboxConflictError, SandboxTimeoutError, SessionLimitError
+from sandbox_kit.sessions.entry import SessionEntry
 from sandbox_kit.sessions.manager import SessionManager
-from sandbox_kit.sessions.seat import Seat
 
 from .managing import WatchedFactory, eventually, in_child, managed, states
 
@@ -24,10 +24,11 @@ STORM = Path(__file__).with_name("storm.py")
 WITHIN = 300.0
 
 HOLD = """
-import sys
+import importlib, sys
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy
-manager = SessionManager(SandboxPolicy(), workspace_root=sys.argv[1], reap_every=0.05)
+backend = importlib.import_module(sys.argv[4]).WatchedFactory() if sys.argv[4] else "local"
+manager = SessionManager(SandboxPolicy(), workspace_root=sys.argv[1], backend=backend, reap_every=0.05)
 ids, returned = sys.argv[2].split(), sys.argv[3].split()
 boxes = [manager.open(id) for id in ids]
 for box in boxes:
@@ -61,16 +62,23 @@ def ended(process: subprocess.Popen[bytes]) -> str:
 
 def rooms(manager: SessionManager) -> list[str | None]:
     """What the holders say of making room."""
-    with manager._desk.ledger._database.reading() as tables:
+    with manager._service.ledger._database.reading() as tables:
         return [room for (room,) in tables.execute("SELECT room FROM holders")]
 
 
 class Holder:
-    """Another process that has sessions open until its ``with`` is left, or it is killed."""
+    """Another process that has sessions open until its ``with`` is left, or it is killed.
 
-    def __init__(self, root: Path, *ids: str, returned: str = "") -> None:
+    Args:
+        returned: the ids of those that are given back.
+        watched: its backend is a factory of watched sandboxes, not ``"local"``.
+    """
+
+    def __init__(self, root: Path, *ids: str, returned: str = "", watched: bool = False) -> None:
+        module = WatchedFactory.__module__ if watched else ""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLD, str(root), " ".join(ids), returned],
+            [sys.executable, "-c", HOLD, str(root), " ".join(ids), returned, module],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -169,7 +177,7 @@ def test_a_session_that_another_process_has_to_spare_makes_room(root: Path) -> N
 
 def test_a_dead_owners_slot_comes_back_when_its_sandbox_is_gone(root: Path) -> None:
     factory = WatchedFactory()
-    with Holder(root, "a", "b") as holder, managed(root, backend=factory, max_sessions=2) as manager:
+    with Holder(root, "a", "b", watched=True) as holder, managed(root, backend=factory, max_sessions=2) as manager:
         holder.kill()
         assert set(states(manager).values()) == {"live"}
         factory.failing["stop", "a"] = factory.failing["stop", "b"] = OSError("still there")
@@ -256,8 +264,8 @@ print(code, process.poll(), box.execute("echo x").stdout.strip(), [info.state fo
 def test_locks_that_other_threads_hold_are_free_in_a_child(root: Path) -> None:
     with managed(root) as manager:
         box = manager.open("a")
-        seat: Seat = manager._desk.residents.seat("a")
-        with seat.locked():
+        entry: SessionEntry = manager._service.table.entry("a")
+        with entry.locked():
             assert in_child(lambda: box.execute("echo x").stdout == "x\n") == 0
 
 
@@ -294,8 +302,8 @@ def use():
 
 
 def test_a_start_elsewhere_is_waited_for_and_joined(root: Path) -> None:
-    slow = WatchedFactory(delay=0.5)
-    with managed(root, backend=slow) as first, managed(root) as second, ThreadPoolExecutor(1) as pool:
+    slow, fast = WatchedFactory(delay=0.5), WatchedFactory()
+    with managed(root, backend=slow) as first, managed(root, backend=fast) as second, ThreadPoolExecutor(1) as pool:
         opening = pool.submit(first.open, "a")
         assert eventually(lambda: states(second) == {"a": "starting"})
         with pytest.raises(SandboxConflictError):
@@ -307,8 +315,8 @@ def test_a_start_elsewhere_is_waited_for_and_joined(root: Path) -> None:
 
 def test_the_wait_for_a_start_elsewhere_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandbox_kit.sessions.claims._OTHERS_WITHIN", 0.05)
-    slow = WatchedFactory(delay=2)
-    with managed(root, backend=slow) as first, managed(root) as second, ThreadPoolExecutor(1) as pool:
+    slow, fast = WatchedFactory(delay=2), WatchedFactory()
+    with managed(root, backend=slow) as first, managed(root, backend=fast) as second, ThreadPoolExecutor(1) as pool:
         opening = pool.submit(first.open, "a")
         assert eventually(lambda: states(second) == {"a": "starting"})
         with pytest.raises(SandboxTimeoutError, match="another process"):
@@ -357,3 +365,12 @@ def test_two_managers_of_one_process_are_two_owners(root: Path) -> None:
         assert isinstance(second, SessionManager)
         second.close("a", purge=True)
         assert states(first) == {}
+
+
+def test_closing_a_session_gives_back_what_a_dead_process_held_of_it_and_of_no_other(root: Path) -> None:
+    with Holder(root, "a", "b") as holder, managed(root) as manager:
+        holder.kill()
+        manager.close("a")
+        assert states(manager) == {"a": "hibernated", "b": "live"}
+        manager.close("b", purge=True)
+        assert states(manager) == {"a": "hibernated"}

@@ -150,8 +150,8 @@ def test_a_call_that_was_broken_off_takes_nothing_from_those_who_use_it(root: Pa
     machine = Machine()
     with managed(root, backend=machine) as first, managed(root, backend=machine) as second:
         box = first.open("a")
-        owner, alive = second._desk.residents.owner, {first._desk.residents.owner.token}
-        second._desk.ledger.claim("a", owner, tenant=None, runtime=None, ceilings=Ceilings(), now=1.0, alive=alive)
+        owner, alive = second._service.table.owner, {first._service.table.owner.token}
+        second._service.ledger.claim("a", owner, tenant=None, runtime=None, ceilings=Ceilings(), now=1.0, alive=alive)
         second.reap()
         assert acts(machine) == ["start"]
         assert len(first.sessions()[0].pids) == 1

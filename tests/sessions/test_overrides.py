@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from sandbox_kit import InvalidArgumentError, PolicyError, PolicyOverrides, SandboxPolicy, apply_policy_update
-from sandbox_kit.sessions import files, overrides
+from sandbox_kit.sessions import overrides
+from sandbox_kit.sessions.files import Signature
 
 START: dict[str, Any] = {"runtimes": {"locked": {"image": "alpine"}}, "max_sessions": 3, "work_dir": "/workspace"}
 LONG_AGO = 10**18
@@ -167,10 +168,9 @@ def test_a_file_that_changed_just_now_is_looked_into_again(
     policy: SandboxPolicy, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two changes within one step of the file system's clock have the same times."""
-    same = (1, 2, 3, 4, 5)
+    same = Signature(1, 2, 3, 4, 5)
     monkeypatch.setattr(overrides, "_CLOCK_STEP_NS", 10**30)
-    monkeypatch.setattr(overrides, "signature", lambda _: same)
-    monkeypatch.setattr(files, "signature", lambda _: same)
+    monkeypatch.setattr(Signature, "of", lambda _: same)
     monkeypatch.setattr(overrides, "check_place", lambda *_: None)
     source = PolicyOverrides(policy, file)
     for number in (5, 6):
@@ -275,7 +275,7 @@ def test_a_file_that_is_written_to_while_it_is_read_waits(
     source = PolicyOverrides(policy, file)
     sizes = iter(range(100))
     with monkeypatch.context() as patch:
-        patch.setattr(files, "signature", lambda _: (1, 1, 1, 1, next(sizes)))
+        patch.setattr(Signature, "of", lambda _: Signature(1, 1, 1, 1, next(sizes)))
         assert source.refresh() == []
     assert "written to while it is read" in ignored(caplog)[0]
     assert source.refresh() == ["max_sessions"]

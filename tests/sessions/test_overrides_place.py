@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,42 @@ def test_a_loop_of_links_cannot_be_resolved(tmp_path: Path) -> None:
     (tmp_path / "b.json").symlink_to("a.json")
     with pytest.raises(PathError, match="too many links"):
         PolicyOverrides(SandboxPolicy(), tmp_path / "a.json")
+
+
+MOUNTED = """
+import sys
+from sandbox_kit import PolicyError, PolicyOverrides, SandboxPolicy
+root, paths = sys.argv[1], sys.argv[2:]
+def refused(policy, path, outside=()):
+    try:
+        PolicyOverrides(policy, path, outside)
+    except PolicyError as error:
+        return "lies in the workspace of a session" in str(error)
+    return False
+own = SandboxPolicy.from_dict({"workspace_root": root})
+print([refused(own, path) for path in paths], [refused(SandboxPolicy(), path, (root,)) for path in paths])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts of its own are a matter of Linux")
+def test_a_workspace_that_is_mounted_at_a_second_place_is_noticed(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "part").mkdir()
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "link").symlink_to("mounted")
+    mounts = 'mount --bind "$1/s1/workspace" "$2" && mount --bind "$1/s1/workspace/sub" "$3" || exit 77'
+    script = f'{mounts}; "$4" -c "$5" "$1" "$2/o.json" "$2/sub/x.json" "$3/x.json" "$6" "$7"'
+    words = [str(root), str(tmp_path / "mounted"), str(tmp_path / "part"), sys.executable, MOUNTED]
+    more = [str(tmp_path / "link" / "new.json"), str(tmp_path / "beside" / "o.json")]
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, "sh", *words, *more],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode in (77, 127) or "unshare" in done.stderr:
+        pytest.skip(f"no mounts of its own: {done.stderr}")
+    expected = [True, True, True, True, False]
+    assert (done.stdout, done.stderr) == (f"{expected} {expected}\n", "")

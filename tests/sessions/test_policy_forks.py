@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sandbox_kit import PolicyOverrides, SandboxPolicy, apply_policy_update
+from sandbox_kit.host.forks import ForkedFreeLock
 from sandbox_kit.sessions import overrides, policy
-from sandbox_kit.sessions.locks import ForkedFreeLock
 
 WITHIN = 60
 

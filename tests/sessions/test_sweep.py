@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from sandbox_kit.errors import InvalidArgumentError, PathNotFoundError, SandboxUnavailableError
-from sandbox_kit.sessions.desk import Reaped
+from sandbox_kit.sessions.ledger import Ledger
+from sandbox_kit.sessions.liveness import Owner
 from sandbox_kit.sessions.policy import SandboxPolicy
+from sandbox_kit.sessions.reaper import Reaped
 from sandbox_kit.sweep import sweep
 
 from .managing import in_child, managed, states
@@ -65,3 +69,64 @@ def test_bad_arguments_and_damage_are_errors(root: Path) -> None:
     (root / ".sandbox_kit" / "ledger.sqlite").write_bytes(b"no database at all " * 100)
     with pytest.raises(SandboxUnavailableError, match="damaged"):
         sweep(root)
+
+
+def make_unknown(root: Path, *ids: str) -> None:
+    for id in ids:
+        (root / id / "workspace").mkdir(parents=True)
+        (root / id / "workspace" / "f").write_text(id)
+
+
+def test_workspaces_that_the_ledger_does_not_know_are_told(root: Path) -> None:
+    with managed(root) as manager:
+        manager.open("known")
+        make_unknown(root, "lost", "stray")
+        (root / "foreign").mkdir()
+        (root / "no id" / "workspace").mkdir(parents=True)
+        assert manager.reap() == Reaped()
+        assert manager.reap(unknown=True) == Reaped(unknown=("lost", "stray"))
+        assert sweep(root) == Reaped(unknown=("lost", "stray"))
+        assert sorted(states(manager)) == ["known"]
+        assert manager.open("lost").read("f") == "lost"
+        assert sweep(root) == Reaped(unknown=("stray",))
+
+
+def test_unknown_workspaces_are_purged_once_nothing_changed_in_them_for_long_enough(root: Path) -> None:
+    managed(root).shutdown()
+    make_unknown(root, "old", "young")
+    time.sleep(0.5)
+    (root / "young" / "workspace" / "f").write_text("changed")
+    assert sweep(root, workspace_ttl=3600) == Reaped(unknown=("old", "young"))
+    assert sweep(root, workspace_ttl=0.4) == Reaped(purged=("old",), unknown=("young",))
+    assert sorted(path.name for path in root.iterdir()) == [".sandbox_kit", "young"]
+    assert (root / "young" / "workspace" / "f").read_text() == "changed"
+
+
+def test_an_unknown_workspace_that_is_opened_or_changed_meanwhile_stays(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with managed(root, workspace_ttl=1e-6) as manager, managed(root) as another:
+        make_unknown(root, "opened", "changed")
+        time.sleep(0.1)
+        claim = Ledger.claim_unknown
+
+        def late(self: Ledger, session: str, owner: Owner, *, now: float) -> bool:
+            if session == "opened":
+                another.open(session)
+            answer = claim(self, session, owner, now=now)
+            os.utime(root / session / "workspace", (now + 60, now + 60))
+            return answer
+
+        monkeypatch.setattr(Ledger, "claim_unknown", late)
+        assert manager.reap(unknown=True) == Reaped(unknown=("changed", "opened"))
+        assert states(manager) == {"opened": "live"}
+        assert (root / "changed" / "workspace" / "f").read_text() == "changed"
+
+
+def test_links_in_the_place_of_a_workspace_are_told_and_stay(root: Path, tmp_path: Path) -> None:
+    managed(root).shutdown()
+    make_unknown(tmp_path, "outside")
+    (root / "link").mkdir()
+    (root / "link" / "workspace").symlink_to(tmp_path / "outside" / "workspace")
+    assert sweep(root, workspace_ttl=1e-6).unknown == ("link",)
+    assert (tmp_path / "outside" / "workspace" / "f").exists()

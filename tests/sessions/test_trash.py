@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from sandbox_kit.errors import SandboxConflictError
+from sandbox_kit.host.trash import Trash
 from sandbox_kit.sessions.filesystems import mounts_beneath
 from sandbox_kit.sessions.layout import Layout
-from sandbox_kit.sessions.trash import Trash
 
 from .managing import in_child, managed, states
 
@@ -213,7 +213,7 @@ def test_what_is_mounted_is_never_emptied(tmp_path: Path, trash: Path) -> None:
     (tmp_path / "outside" / "kept").touch()
     (trash / "a" / "workspace" / "data").mkdir(parents=True)
     (trash / "a" / "workspace" / "f").touch()
-    code = "import pathlib, sys, sandbox_kit.sessions.trash as it; it.Trash(pathlib.Path(sys.argv[1])).empty()"
+    code = "import pathlib, sys, sandbox_kit.host.trash as it; it.Trash(pathlib.Path(sys.argv[1])).empty()"
     script = 'mount --bind "$1" "$2" || exit 77; "$3" -c "$4" "$5" || exit 5'
     words = [str(tmp_path / "outside"), str(trash / "a" / "workspace" / "data"), sys.executable, code, str(trash)]
     done = subprocess.run(

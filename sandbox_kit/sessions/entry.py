@@ -1,4 +1,4 @@
-"""A seat: one session in this process, with its sandbox while that is up, and who uses it."""
+"""An entry: one session in this process, with its sandbox while that is up, and who uses it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from typing import Any, Protocol, TypeVar
 
 from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import SandboxConflictError, SandboxTimeoutError
+from sandbox_kit.sessions import clock
+from sandbox_kit.sessions.schema import SessionTerms
+from sandbox_kit.types import Usage
 
-__all__ = ["Borrower", "Call", "Seat"]
+__all__ = ["Borrower", "Call", "SessionEntry"]
 
 logger = logging.getLogger("sandbox_kit")
 
@@ -25,22 +28,22 @@ _PATIENCE = 120.0
 class Borrower(Protocol):
     """A handle of a session."""
 
-    def keep(self, seat: Seat) -> None:
-        """Refer to *seat*, which lives as long as somebody does."""
+    def keep(self, entry: SessionEntry) -> None:
+        """Refer to *entry*, which lives as long as somebody does."""
 
 
 class Call:
     """One call under way, for as long as somebody refers to it: an interrupt may keep it from being left."""
 
 
-class Seat:
+class SessionEntry:
     """One session in this process. Whoever changes its sandbox holds its lock; using one takes it for a moment.
 
     Attributes:
         id: the session's.
         sandbox: what it runs in, started; None while it is hibernated, or not held by this process.
         shared: whether other processes that hold the session use the same thing by sandboxes of theirs.
-        terms: tenant and runtime of the session, while it has a sandbox.
+        terms: of the session, once it had a sandbox.
         borrowers: handles that were given out and not returned.
         file_timeout: of its sandboxes; None for their own default.
     """
@@ -49,7 +52,7 @@ class Seat:
         self.id = id
         self.sandbox: Sandbox | None = None
         self.shared = False
-        self.terms: tuple[str | None, str | None] = (None, None)
+        self.terms: SessionTerms | None = None
         self.borrowers: weakref.WeakSet[Borrower] = weakref.WeakSet()
         self.file_timeout: float | None = None
         self._lock = threading.RLock()
@@ -128,6 +131,11 @@ class Seat:
         self.borrowers.discard(borrower)
         self.touch()
 
+    def usage(self) -> Usage:
+        """Return what its sandbox in this process uses now; nothing is known where it has none here."""
+        sandbox = self.sandbox
+        return Usage() if sandbox is None else sandbox.usage()
+
     def touch(self) -> None:
         """Note that the session is used now."""
         self._last_used = time.monotonic()
@@ -159,4 +167,4 @@ class Seat:
 
     def last_used(self) -> float:
         """Return when it was last used, in seconds since the epoch: now, while something is done with it."""
-        return time.time() - (self.idle_for() or 0.0)
+        return clock.now() - (self.idle_for() or 0.0)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import stat
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from sandbox_kit.host.pin import DIRECTORY, NOFOLLOW
+from sandbox_kit.host.rights import open_up
 from sandbox_kit.host.system import Descriptor
+from sandbox_kit.host.trail import DIRECTORY, NOFOLLOW
 
 __all__ = ["Trash"]
 
@@ -70,7 +70,7 @@ def _logged(path: Path) -> Generator[None, None, None]:
     except FileNotFoundError:
         logger.debug("%s is gone already", path)
     except OSError as error:
-        logger.warning("what was purged could not be removed: %s: %s", path, error)
+        logger.warning("what was thrown away could not be removed: %s: %s", path, error)
 
 
 def _remove_from(top: Descriptor, name: str, names: list[str], path: Path) -> None:
@@ -79,7 +79,7 @@ def _remove_from(top: Descriptor, name: str, names: list[str], path: Path) -> No
     if not stat.S_ISDIR(mode):
         os.unlink(name, dir_fd=top.fd)
         return
-    _open_up(top, name, mode)
+    open_up(top, name, mode)
     here = Descriptor.open(name, DIRECTORY | NOFOLLOW, top.fd)
     for each in os.listdir(here.fd):
         with _logged(path / each):
@@ -95,22 +95,10 @@ def _moved_up(here: Descriptor, name: str, top: Descriptor) -> str | None:
         os.unlink(name, dir_fd=here.fd)
         return None
     new = uuid4().hex
-    _open_up(here, name, mode)
+    open_up(here, name, mode)
     os.rename(name, new, src_dir_fd=here.fd, dst_dir_fd=top.fd)
     return new
 
 
 def _mode(parent: Descriptor, name: str) -> int:
     return os.stat(name, dir_fd=parent.fd, follow_symlinks=False).st_mode
-
-
-def _open_up(parent: Descriptor, name: str, mode: int) -> None:
-    """Give this user back what it has closed to itself of a directory of its own, never through a link."""
-    if mode & stat.S_IRWXU == stat.S_IRWXU:
-        return
-    opened = stat.S_IMODE(mode) | stat.S_IRWXU
-    if sys.platform == "linux":
-        pin = Descriptor.open(name, os.O_PATH | DIRECTORY | NOFOLLOW, parent.fd)
-        os.chmod(f"/proc/self/fd/{pin.fd}", opened)
-    else:
-        os.chmod(name, opened, dir_fd=parent.fd, follow_symlinks=False)

@@ -4,44 +4,28 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 import weakref
 
-from attrs import frozen
-
 from sandbox_kit.errors import SandboxClosedError, SandboxError
+from sandbox_kit.host.forks import renew_in_child
+from sandbox_kit.sessions.deadlines import Deadlines
+from sandbox_kit.sessions.entry import SessionEntry
 from sandbox_kit.sessions.events import Events
 from sandbox_kit.sessions.layout import Layout
 from sandbox_kit.sessions.ledger import Ledger
 from sandbox_kit.sessions.makers import Maker
 from sandbox_kit.sessions.overrides import PolicyOverrides
-from sandbox_kit.sessions.reaper import Reaper
-from sandbox_kit.sessions.residents import Residents
-from sandbox_kit.sessions.seat import Seat
+from sandbox_kit.sessions.reaper import Reaped, Reaper
+from sandbox_kit.sessions.table import SessionTable
 from sandbox_kit.sessions.values import PolicyValues
 
-__all__ = ["Desk", "Reaped"]
+__all__ = ["SessionService"]
 
 logger = logging.getLogger("sandbox_kit")
 
 
-@frozen
-class Reaped:
-    """What one look at the sessions did, by id.
-
-    Attributes:
-        hibernated: those that were idle.
-        purged: hibernated ones whose files were kept long enough.
-        recovered: those whose owner had died.
-    """
-
-    hibernated: tuple[str, ...] = ()
-    purged: tuple[str, ...] = ()
-    recovered: tuple[str, ...] = ()
-
-
-class Desk:
+class SessionService:
     """Lends sandboxes, and looks after those that nobody uses.
 
     It outlives its manager for as long as a handle is out. In a forked child it starts with nothing but the
@@ -67,22 +51,25 @@ class Desk:
         self._overrides = overrides
         self._reap_every = reap_every
         self._closed = False
-        self.ledger = Ledger(layout.own)
+        self.ledger = Ledger(layout.own, backend=maker.kind.name)
         self._begin()
-        _desks.add(self)
+        renew_in_child(self)
+        _services.add(self)
 
     def _begin(self) -> None:
-        self.residents = Residents(self.ledger, self._layout, self._maker, self._events)
+        self.table = SessionTable(self.ledger, self._layout, self._maker, self._events)
+        self.deadlines = Deadlines()
         self._reaper: Reaper | None = None
         self._mutex = threading.Lock()
 
-    def _begin_in_child(self) -> None:
-        parents = self.residents
+    def renew(self) -> None:
+        """Begin in a forked child, where the sandboxes and threads are the parent's."""
+        parents = self.table
         self._events.forget()
         self._begin()
-        for seat in parents.seats():
-            for handle in list(seat.borrowers):
-                self.residents.seat(seat.id).lend(handle)
+        for entry in parents.entries():
+            for handle in list(entry.borrowers):
+                self.table.entry(entry.id).lend(handle)
 
     def values(self) -> PolicyValues:
         """Return the policy's values of the moment."""
@@ -101,99 +88,110 @@ class Desk:
             self._events.note("policy_changed", detail=", ".join(names))
         if self._reap_every is not None and self._reaper is None:
             with self._mutex:
-                self._reaper = self._reaper or Reaper(self, self._reap_every)
+                if self._reaper is None and not self._closed:
+                    self._reaper = Reaper(self, self._reap_every)
 
-    def settled(self) -> None:
+    def deliver_events(self) -> None:
         """Tell of every event that was noted; hold no lock."""
         self._events.deliver()
 
     def close(self, session_id: str, *, purge: bool) -> None:
         """End a session in this process, as :meth:`SessionManager.close` does."""
-        seat = self.residents.seat(session_id)
+        entry = self.table.entry(session_id)
         try:
-            with seat.locked():
+            with entry.locked():
                 if purge:
-                    self.residents.purge(seat)
-                else:
-                    self.residents.hibernate(seat)
-                seat.borrowers.clear()
+                    self.table.purge(entry)
+                elif not self.table.hibernate(entry):
+                    self.table.recover(entry)
+                entry.borrowers.clear()
         finally:
-            self.settled()
+            self.deliver_events()
 
-    def reap(self) -> Reaped:
+    def reap(self, *, unknown: bool = False) -> Reaped:
         """Look after the sessions once, as :meth:`SessionManager.reap` does."""
-        residents, values = self.residents, self.values()
+        table, values = self.table, self.values()
         try:
-            recovered = residents.recovery.all(residents.owner, residents.lock_if_free)
-            residents.reconcile()
-            residents.offer_room()
+            recovered = table.recovery.all(table.owner, table.lock_if_free)
+            table.reconcile()
+            table.offer_room()
             hibernated = [] if values.idle_timeout is None else self._hibernate_idle(values.idle_timeout)
-            self.ledger.touch({seat.id: seat.last_used() for seat in residents.resident()})
+            self.ledger.touch({entry.id: entry.last_used() for entry in table.resident()})
             purged = [] if values.workspace_ttl is None else self._purge_old(values.workspace_ttl)
-            residents.recovery.tidy()
+            kept = self._look_at_unknown(values.workspace_ttl, purged) if unknown else []
+            table.recovery.tidy()
         finally:
-            self.settled()
-        return Reaped(tuple(hibernated), tuple(purged), tuple(recovered))
+            self.deliver_events()
+        return Reaped(tuple(hibernated), tuple(purged), tuple(recovered), tuple(kept))
 
     def offer_room(self) -> None:
         """Let idle sessions make room for those of other processes."""
         try:
-            self.residents.offer_room()
+            self.table.offer_room()
         finally:
-            self.settled()
+            self.deliver_events()
 
     def _hibernate_idle(self, seconds: float) -> list[str]:
-        return [seat.id for seat in self.residents.resident() if self.residents.hibernate_if_idle(seat, seconds)]
+        return [entry.id for entry in self.table.resident() if self.table.hibernate_if_idle(entry, seconds)]
 
     def _purge_old(self, ttl: float) -> list[str]:
-        purged = self.residents.recovery.expired(self.residents.owner, ttl, self.residents.lock_if_empty)
-        for session in purged:
-            self._events.note("purged", session)
+        purged = self.table.recovery.expired(self.table.owner, ttl, self.table.lock_if_empty)
+        self._note_purged(purged)
         return purged
+
+    def _look_at_unknown(self, ttl: float | None, purged: list[str]) -> list[str]:
+        """Purge, and add to *purged*, old workspaces that the ledger does not know; return those that stay."""
+        table = self.table
+        found = table.recovery.unknown()
+        old = [] if ttl is None else table.recovery.purge_unknown(found, table.owner, ttl, table.lock_if_empty)
+        self._note_purged(old)
+        purged += old
+        return [each for each in found if each not in old]
+
+    def _note_purged(self, sessions: list[str]) -> None:
+        for session in sessions:
+            self._events.note("purged", session)
 
     def shutdown(self) -> None:
         """End everything in this process, as :meth:`SessionManager.shutdown` does."""
         self._closed = True
-        reaper, self._reaper = self._reaper, None
+        entries = self.table.close()
+        with self._mutex:
+            reaper, self._reaper = self._reaper, None
         if reaper is not None:
             reaper.end()
-        errors = [error for seat in self.residents.held() if (error := self._ended(seat)) is not None]
+        errors = [error for entry in entries if (error := self._ended(entry)) is not None]
+        self.deadlines.end()
         try:
-            self.residents.leave()
+            self.table.leave()
         except SandboxError as error:
             errors.append(error)
         self.ledger.close()
         if errors:
             raise errors[0]
 
-    def _ended(self, seat: Seat) -> Exception | None:
+    def _ended(self, entry: SessionEntry) -> Exception | None:
         try:
-            with seat.locked():
-                seat.borrowers.clear()
-                self.residents.end(seat)
+            with entry.locked():
+                entry.borrowers.clear()
+                self.table.end(entry)
         except Exception as error:
-            logger.warning("session %s could not be ended: %s", seat.id, error)
+            logger.warning("session %s could not be ended: %s", entry.id, error)
             return error
         finally:
-            self.settled()
+            self.deliver_events()
         return None
 
 
-_desks: weakref.WeakSet[Desk] = weakref.WeakSet()
-
-
-def _begin_in_child() -> None:
-    for desk in list(_desks):
-        desk._begin_in_child()
+_services: weakref.WeakSet[SessionService] = weakref.WeakSet()
 
 
 def _shut_down_all() -> None:
-    for desk in list(_desks):
+    for service in list(_services):
         try:
-            desk.shutdown()
+            service.shutdown()
         except Exception as error:
             logger.warning("sessions could not be ended at exit: %s", error)
 
 
-os.register_at_fork(after_in_child=_begin_in_child)
 atexit.register(_shut_down_all)

@@ -1,0 +1,106 @@
+"""Background processes that a time limit holds for: each is killed when its time is over."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Iterable
+
+from attrs import frozen
+
+from sandbox_kit.contract import Process, is_running
+
+__all__ = ["Deadlines"]
+
+logger = logging.getLogger("sandbox_kit")
+
+_LOOK = 1.0
+"""How often processes that ended by themselves are looked for, in seconds."""
+
+_END_WITHIN = 5.0
+
+
+@frozen
+class _Due:
+    """A process, when its time is over by the monotonic clock, and what is said of it then."""
+
+    process: weakref.ReferenceType[Process]
+    at: float
+    message: str
+
+    def is_open(self) -> bool:
+        """Whether the process runs, and somebody has it."""
+        process = self.process()
+        return process is not None and is_running(process)
+
+    def kill(self) -> None:
+        process = self.process()
+        if process is None:
+            return
+        logger.warning("%s", self.message)
+        try:
+            process.kill()
+        except Exception as error:
+            logger.warning("a background process could not be killed: %s", error)
+
+
+class Deadlines:
+    """Kills processes that run for too long, in one thread that is there while any may."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._due: list[_Due] = []
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, process: Process, seconds: float, about: str) -> None:
+        """Kill *process* in *seconds*, unless it has ended by then or nobody has it any more.
+
+        Args:
+            about: whose it is, for the log.
+        """
+        message = f"{about}: a background process ran over the execute_timeout of {seconds} s, and is killed"
+        with self._mutex:
+            self._due.append(_Due(weakref.ref(process), time.monotonic() + seconds, message))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="sandbox_kit-deadlines", daemon=True)
+                self._thread.start()
+        self._changed.set()
+
+    def end(self) -> None:
+        """Hold nothing to its time any more; wait for the thread, but not for long."""
+        with self._mutex:
+            self._due.clear()
+            thread = self._thread
+        self._changed.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_END_WITHIN)
+
+    def _serve(self) -> None:
+        while (pause := self._pause()) is not None:
+            self._changed.wait(pause)
+            self._changed.clear()
+            _kill_all(self._over())
+
+    def _pause(self) -> float | None:
+        """How long to wait, in seconds; None, and the thread is none any more, where nothing is due."""
+        with self._mutex:
+            self._due = [each for each in self._due if each.is_open()]
+            if not self._due:
+                self._thread = None
+                return None
+            return max(0.0, min(_LOOK, min(each.at for each in self._due) - time.monotonic()))
+
+    def _over(self) -> list[_Due]:
+        with self._mutex:
+            now = time.monotonic()
+            over = [each for each in self._due if each.at <= now]
+            self._due = [each for each in self._due if each.at > now]
+        return [each for each in over if each.is_open()]
+
+
+def _kill_all(over: Iterable[_Due]) -> None:
+    for each in over:
+        each.kill()
