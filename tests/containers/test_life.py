@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from engine.daemon import Engine
 
-from sandbox_kit.backends.docker import DockerSandbox
+from sandbox_kit import Runtime
+from sandbox_kit.backends.docker import DockerSandbox, container, leases
 from sandbox_kit.errors import (
     InvalidArgumentError,
     PathAccessError,
     SandboxClosedError,
     SandboxConflictError,
+    SandboxError,
+    SandboxTimeoutError,
     SandboxUnavailableError,
     UnsupportedError,
 )
@@ -26,6 +32,9 @@ from sandbox_kit.types import Limits
 
 QUICK = 1.0
 """Seconds that a stop may take."""
+
+LEASE_ENDS_WITHIN = 60.0
+HANGS_AFTER = 30.0
 
 
 @pytest.fixture
@@ -98,15 +107,136 @@ def test_a_process_that_exits_leaves_nothing(engine: Engine, busybox_image: str)
     assert containers(engine, done.stdout.strip()) == []
 
 
-def test_a_forked_child_stops_nothing(made: Callable[..., DockerSandbox]) -> None:
-    import os
+def leave(sandbox: DockerSandbox) -> None:
+    with sandbox:
+        pass
 
+
+@pytest.mark.parametrize(
+    "end", [lambda _: None, lambda sandbox: sandbox.stop(purge=True), leave], ids=["exit", "stop", "with"]
+)
+def test_a_forked_child_stops_nothing(made: Callable[..., DockerSandbox], end: Callable[[DockerSandbox], None]) -> None:
     sandbox = made().start()
     child = os.fork()
     if not child:
-        os._exit(0 if sandbox is not None else 1)
-    os.waitpid(child, 0)
+        code = 1
+        try:
+            end(sandbox)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
     assert sandbox.execute("echo alive").stdout == "alive\n"
+
+
+def test_a_copy_of_a_temporary_sandbox_discards_no_files(made: Callable[..., DockerSandbox]) -> None:
+    sandbox = made().start()
+    sandbox.execute("echo kept >file", check=True)
+    with pickle.loads(pickle.dumps(sandbox)) as copy:
+        assert copy.execute("cat file").stdout == "kept\n"
+    sandbox.stop()
+    assert sandbox.start().execute("cat file").stdout == "kept\n"
+
+
+def test_a_stop_asks_the_engine_that_runs_the_sandbox(
+    engine: Engine, made: Callable[..., DockerSandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = made().start()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("DOCKER_HOST", "unix:///no/such/docker.sock")
+        sandbox.stop(purge=True)
+    assert containers(engine, sandbox.name) == []
+    assert volumes(engine, sandbox.name) == []
+
+
+def test_a_stop_that_failed_can_be_repeated_or_left_to_the_end(
+    engine: Engine, busybox_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise SandboxUnavailableError("no engine")
+
+    first, second = DockerSandbox(busybox_image).start(), DockerSandbox(busybox_image).start()
+    names = first.name, second.name
+    with monkeypatch.context() as broken:
+        broken.setattr(container, "end", fail)
+        for sandbox in (first, second):
+            with pytest.raises(SandboxUnavailableError, match="no engine"):
+                sandbox.stop(purge=True)
+            with pytest.raises(SandboxClosedError):
+                sandbox.execute("true")
+    first.stop(purge=True)
+    del second, sandbox
+    assert [containers(engine, name) + volumes(engine, name) for name in names] == [[], []]
+
+
+def test_handles_that_start_at_once_share_one_sandbox(made: Callable[..., DockerSandbox], identity: str) -> None:
+    handles = [made(sandbox_id=identity) for _ in range(4)]
+    with ThreadPoolExecutor(len(handles)) as pool:
+        started = list(pool.map(DockerSandbox.start, handles))
+    started[0].execute("echo x >/tmp/beside", check=True)
+    assert [each.execute("cat /tmp/beside").stdout for each in started] == ["x\n"] * len(handles)
+
+
+def test_a_start_that_fails_leaves_a_kept_container_stopped(
+    engine: Engine, made: Callable[..., DockerSandbox], tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    sandbox = made(workspace=tmp_path, user="1000", persist=True)
+    with sandbox:
+        pass
+    tmp_path.chmod(0o755)
+    with pytest.raises(PathAccessError):
+        sandbox.start()
+    assert not engine.client().inspect_container(sandbox.name)["State"]["Running"]
+
+
+def test_a_container_ends_when_its_process_was_killed(
+    engine: Engine, made: Callable[..., DockerSandbox], busybox_image: str, identity: str
+) -> None:
+    script = (
+        "import os\n"
+        "from sandbox_kit.backends.docker import DockerSandbox\n"
+        f"sandbox = DockerSandbox({busybox_image!r}, sandbox_id={identity!r}, lease=10).start()\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=False)
+    sandbox = made(sandbox_id=identity)
+    assert containers(engine, sandbox.name) == [sandbox.name]
+    until = time.monotonic() + LEASE_ENDS_WITHIN
+    while containers(engine, sandbox.name) and time.monotonic() < until:
+        time.sleep(0.5)
+    assert containers(engine, sandbox.name) == []
+    assert volumes(engine, sandbox.name) == [sandbox.name]
+
+
+class Renewed:
+    """Something with a lease, of which each renewal does as it is told."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self.act = act
+        self.times = 0
+        self.enough = threading.Event()
+
+    def renew(self) -> None:
+        self.times += 1
+        if self.times == 3:
+            self.enough.set()
+        self.act()
+
+
+def test_a_renewal_that_fails_or_hangs_stops_no_other() -> None:
+    def fail() -> None:
+        raise RuntimeError("broken")
+
+    let_go = threading.Event()
+    hanging, failing = Renewed(lambda: let_go.wait() and None), Renewed(fail)
+    try:
+        for each in (hanging, failing):
+            leases.keep(each.renew, 0.3)
+        assert failing.enough.wait(HANGS_AFTER)
+        assert hanging.times == 1
+    finally:
+        let_go.set()
 
 
 def test_stopping_is_quick_though_commands_run(made: Callable[..., DockerSandbox]) -> None:
@@ -177,6 +307,36 @@ def test_a_strangers_container_is_neither_used_nor_removed(
         assert containers(engine, sandbox.name) == [sandbox.name]
     finally:
         engine.client().remove_container(stranger, force=True)
+
+
+def test_a_strangers_volume_is_neither_used_nor_removed(
+    engine: Engine, made: Callable[..., DockerSandbox], identity: str
+) -> None:
+    sandbox = made(sandbox_id=identity)
+    engine.client().create_volume(sandbox.name)
+    try:
+        with pytest.raises(SandboxConflictError, match=sandbox.name):
+            sandbox.start()
+        sandbox.stop(purge=True)
+        assert volumes(engine, sandbox.name) == [sandbox.name]
+    finally:
+        engine.client().remove_volume(sandbox.name)
+
+
+def test_one_configuration_told_in_two_ways_is_no_conflict(made: Callable[..., DockerSandbox], identity: str) -> None:
+    made(sandbox_id=identity, limits=Limits(cpus=1), env={"A": "1", "B": "2"}).start()
+    again = made(sandbox_id=identity, limits=Limits(cpus=1.0), env={"B": "2", "A": "1"})
+    assert again.start().execute('echo "$A$B"').stdout == "12\n"
+
+
+def test_the_order_of_a_runtimes_variables_is_no_other_configuration() -> None:
+    workspace = container.Workspace("volume")
+    one, other = (
+        container.Terms(Runtime("base", env=env), "/w", workspace)
+        for env in ({"A": "1", "B": "2"}, {"B": "2", "A": "1"})
+    )
+    assert one.digest() == other.digest()
+    assert one.digest() != container.Terms(Runtime("base"), "/w", workspace).digest()
 
 
 def test_persist_keeps_what_was_installed_until_a_purge(
@@ -273,6 +433,30 @@ def test_a_workspace_that_commands_cannot_write_to_is_told_at_the_start(
     assert containers(engine, sandbox.name) == []
 
 
+def test_root_without_capabilities_is_told_of_a_workspace_that_is_anothers(
+    made: Callable[..., DockerSandbox], image: str, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o755)
+    os.chown(tmp_path, 1000, 1000)
+    with pytest.raises(PathAccessError, match="0:0"):
+        made(image, workspace=tmp_path, user=0).start()
+
+
+@pytest.mark.parametrize("stdin", [None, b""], ids=["shell", "engine"])
+@pytest.mark.parametrize("error", [SandboxUnavailableError("mine"), SandboxTimeoutError("mine")], ids=type)
+def test_what_taking_output_raises_passes_unchanged(
+    made: Callable[..., DockerSandbox], error: SandboxError, stdin: bytes | None
+) -> None:
+    def take(_stream: str, _text: str) -> None:
+        time.sleep(0.6)
+        raise error
+
+    sandbox = made().start()
+    with pytest.raises(type(error)) as raised:
+        sandbox.execute("echo x; sleep 100", on_output=take, stdin=stdin, timeout=0.5)
+    assert raised.value is error
+
+
 def test_without_an_engine_the_error_says_where_one_was_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/docker.sock")
     with pytest.raises(SandboxUnavailableError, match="engine"):
@@ -285,7 +469,38 @@ def test_an_id_that_no_container_could_have_is_refused(identity: str) -> None:
         DockerSandbox("busybox", sandbox_id=identity)
 
 
-@pytest.mark.parametrize("work_dir", ["relative", "/", "/proc", "/a/../b", "/dev"])
+@pytest.mark.parametrize(
+    "work_dir",
+    ["", "relative", "/", "/proc", "/a/../b", "/dev", "/.sandbox-kit", "//.sandbox-kit/lib", "/.sandbox-kit-lease/x"],
+)
 def test_a_work_directory_that_cannot_be_mounted_is_refused(work_dir: str) -> None:
     with pytest.raises(InvalidArgumentError, match="work_dir"):
         DockerSandbox("busybox", work_dir=work_dir)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"limits": {"cpus": 1}},
+        {"env": {"A": 1}},
+        {"env": {"A=B": "x"}},
+        {"env": ["A"]},
+        {"labels": {"a": 5}},
+        {"labels": "a"},
+        {"oci_runtime": 5},
+        {"oci_runtime": ""},
+        {"read_only": "yes"},
+        {"persist": 1},
+        {"network": ""},
+        {"network": None},
+        {"user": -1},
+        {"workspace": 5},
+        {"workspace": b"/x"},
+        {"lease": 0},
+        {"image": ""},
+    ],
+    ids=str,
+)
+def test_what_no_container_could_have_is_refused_at_once(options: dict[str, object]) -> None:
+    with pytest.raises(InvalidArgumentError, match=next(iter(options))):
+        DockerSandbox(**{"image": "busybox", **options})  # type: ignore[arg-type]

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import docker
 import pytest
+import requests
 from engine.daemon import Engine
 
 from sandbox_kit.backends.docker import DockerSandbox
+from sandbox_kit.backends.docker.ssh import Gate
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError
 
 UP_WITHIN = 20.0
@@ -142,6 +148,112 @@ def test_without_the_clients_certificate_there_is_no_engine(
 @pytest.mark.needs("sshd", "ssh", "docker")
 def test_an_engine_behind_ssh_does_all_that_a_near_one_does(over_ssh: None, busybox_image: str) -> None:
     try_everything(busybox_image)
+
+
+@pytest.fixture
+def fake_ssh(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that is found as ``ssh``: it connects its streams with the engine."""
+    local = engine.host.removeprefix("unix://")
+    if local == engine.host:
+        pytest.skip("needs an engine with a local socket")
+    program = tmp_path / "ssh"
+    program.write_text(f"#!/bin/sh\nexec socat STDIO UNIX-CONNECT:{local}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return program
+
+
+def version(gate: Gate) -> str:
+    with closing(docker.APIClient(gate.url, version="1.41", timeout=60)) as client:
+        return str(client.version(api_version=False)["Version"])
+
+
+@pytest.mark.needs("socat")
+def test_a_connection_over_ssh_that_fails_stops_no_later_one(fake_ssh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate("ssh://engine")
+    assert version(gate)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr(subprocess, "run", fail)
+        with pytest.raises(requests.ConnectionError):
+            version(gate)
+    assert version(gate)
+
+
+def test_what_ssh_complains_of_is_logged(fake_ssh: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fake_ssh.write_text("#!/bin/sh\necho 'no route to there' >&2\nexit 255\n")
+    gate = Gate("ssh://engine")
+    with pytest.raises(requests.ConnectionError):
+        version(gate)
+    until = time.monotonic() + UP_WITHIN
+    while "no route to there" not in caplog.text and time.monotonic() < until:
+        time.sleep(0.01)
+    assert "ssh to engine: no route to there" in caplog.text
+
+
+@pytest.mark.needs("socat", "openssl")
+def test_commands_use_the_certificates_that_the_sandbox_started_with(
+    over_tls: None, busybox_image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DockerSandbox(busybox_image) as sandbox:
+        monkeypatch.setenv("DOCKER_CERT_PATH", "/no/such/directory")
+        assert sandbox.execute("cat", stdin=b"still here").stdout == "still here"
+
+
+def test_certificates_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:2376")
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", "/no/such/directory")
+    with pytest.raises(SandboxUnavailableError, match="cert"):
+        DockerSandbox("busybox").start()
+
+
+ANSWERS = {"cut": b'20\r\n{"st', "garbled": b"5\r\nnope}\r\n0\r\n\r\n"}
+
+
+@pytest.fixture
+def breaking_off(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an engine without images, whose answer to a pull ends as the parameter says."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            known = self.path.endswith("/version")
+            self.answer(200 if known else 404, b'{"ApiVersion": "1.41"}' if known else b'{"message": "none"}')
+
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(ANSWERS[request.param])
+            self.close_connection = True
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"tcp://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("breaking_off", ANSWERS, indirect=True)
+def test_a_pull_whose_answer_breaks_off_is_told(breaking_off: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", breaking_off)
+    monkeypatch.delenv("DOCKER_TLS_VERIFY", raising=False)
+    with pytest.raises(SandboxUnavailableError, match="could not pull"):
+        DockerSandbox("nothere").start()
 
 
 @pytest.mark.parametrize("host", ["ssh://", "ssh://-oProxyCommand=x", "ftp://engine"])

@@ -86,6 +86,11 @@ def test_a_wheel_that_is_missing_is_told(busybox_image: str) -> None:
         DockerSandbox(Runtime(busybox_image, pip=["no-such.whl"])).start()
 
 
+def test_a_wheel_that_is_named_by_its_address_is_pips_to_fetch() -> None:
+    fetched = ["https://example.org/x.whl", "x @ file:///srv/x.whl"]
+    assert Runtime("base", pip=[*fetched, "dist/x.whl"]).wheels == ("dist/x.whl",)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -96,9 +101,15 @@ def test_a_wheel_that_is_missing_is_told(busybox_image: str) -> None:
         {"base": "a", "env": {"A": "x\nRUN evil"}},
         {"base": "a", "env": {"A B": "x"}},
         {"base": "a", "setup": [""]},
+        {"base": "a", "env": ["A"]},
+        {"base": "a", "uid": -1},
+        {"base": "a", "uid": "0\nRUN evil"},
+        {"base": "a", "work_dir": "relative"},
+        {"base": "a", "work_dir": 5},
+        {"base": "a", "pip": ["one/x.whl", "other/x.whl"]},
     ],
     ids=str,
 )
-def test_what_would_break_out_of_a_recipe_is_refused(options: dict[str, object]) -> None:
+def test_what_no_image_can_be_built_of_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidArgumentError):
         Runtime(**options)  # type: ignore[arg-type]

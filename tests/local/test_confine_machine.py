@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -121,14 +122,35 @@ class TestOwnDirectory:
         status = os.stat(scratch.own_directory())
         assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o700)
 
-    def test_a_stranger_s_or_an_open_one_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        (tmp_path / "link").symlink_to(tmp_path)
-        (tmp_path / "open").mkdir(mode=0o755)
+    @pytest.mark.parametrize("mode", [0o701, 0o720, 0o755, 0o1777])
+    def test_one_that_others_may_enter_or_write_to_is_refused(
+        self, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tmp_path.chmod(mode)
+        monkeypatch.setattr(scratch, "_NAME", str(tmp_path))
+        with pytest.raises(UnsupportedError, match="not a directory of this user alone: commands cannot be confined"):
+            scratch.own_directory()
+        assert stat.S_IMODE(tmp_path.stat().st_mode) == mode
+
+    def test_a_stranger_s_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        tmp_path.chmod(0o700)
+        monkeypatch.setattr(scratch, "_NAME", str(tmp_path))
+        assert scratch.own_directory() == str(tmp_path)
+        stranger = tmp_path.stat().st_uid + 1
+        monkeypatch.setattr(os, "geteuid", lambda: stranger)
+        with pytest.raises(UnsupportedError, match="not a directory of this user alone: commands cannot be confined"):
+            scratch.own_directory()
+
+    def test_a_link_or_a_file_of_its_name_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "own").mkdir(mode=0o700)
+        (tmp_path / "link").symlink_to(tmp_path / "own")
+        (tmp_path / "dangling").symlink_to(tmp_path / "missing")
         (tmp_path / "file").touch()
-        for name in ("link", "open", "file"):
+        for name, what in (("link", "a link"), ("dangling", "a link"), ("file", "no directory")):
             monkeypatch.setattr(scratch, "_NAME", f"{tmp_path}/{name}")
-            with pytest.raises(UnsupportedError, match="this user alone"):
+            with pytest.raises(UnsupportedError, match=f"{name} is {what}: commands cannot be confined"):
                 scratch.own_directory()
+        assert not (tmp_path / "missing").exists()
 
     def test_one_that_cannot_be_made_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(scratch, "_NAME", f"{tmp_path}/missing/own")

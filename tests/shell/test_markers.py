@@ -26,8 +26,8 @@ def naive(stream: bytes) -> tuple[bytes, bool, int | None]:
         return b"", False, None
     reply, ended, rest = rest.partition(END)
     if not ended:
-        withheld = max(n for n in range(len(END)) if rest.endswith(END[:n]))
-        return rest[: len(rest) - withheld], True, None
+        withheld = max(n for n in range(len(END)) if reply.endswith(END[:n]))
+        return reply[: len(reply) - withheld], True, None
     line, newline, _ = rest.partition(b"\n")
     if not newline and len(rest) < 48:
         return reply, True, None

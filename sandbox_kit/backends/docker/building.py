@@ -35,7 +35,7 @@ def build(engine: Engine, runtime: Runtime) -> str:
         SandboxUnavailableError: there is no such base image, or a step failed; it names the step and what it printed.
         InvalidArgumentError: a wheel cannot be read.
     """
-    wheels = {Path(name).name: _read(name) for name in runtime.pip if name.endswith(".whl")}
+    wheels = {Path(name).name: _read(name) for name in runtime.wheels}
     recipe = _recipe(runtime)
     name = f"{_REPOSITORY}:{_digest(image_id(engine, runtime.base), recipe, wheels)}"
     with translated():
@@ -61,7 +61,7 @@ def _recipe(runtime: Runtime) -> str:
     lines = [f"FROM {runtime.base}", "USER 0:0", f'LABEL "{_LABEL}"="1"']
     lines += [f"ENV {name}={_quoted(value)}" for name, value in sorted(runtime.env.items())]
     if runtime.pip:
-        names = [f"{_WHEELS}/{Path(name).name}" if name.endswith(".whl") else name for name in runtime.pip]
+        names = [f"{_WHEELS}/{Path(name).name}" if name in runtime.wheels else name for name in runtime.pip]
         lines.append(f"COPY wheels {_WHEELS}")
         install = ["env", "PIP_BREAK_SYSTEM_PACKAGES=1", "python3", "-m", "pip", "install", "--no-cache-dir", *names]
         lines.append(f"RUN {json.dumps(install)}")

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 from docker.errors import NotFound
 from docker.types import LogConfig, Mount
 
 from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
-from sandbox_kit.backends.docker.preparing import PLACE, SHELL, Prepared
+from sandbox_kit.backends.docker.preparing import Prepared
+from sandbox_kit.backends.docker.shellcopy import PLACE
 from sandbox_kit.errors import SandboxConflictError, SandboxUnavailableError
 from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Limits
@@ -42,6 +43,8 @@ READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tri
 """What engines mask by themselves, of which setting any of them takes the place."""
 
 _CPU_PERIOD = 100_000
+_REMOVED_WITHIN = 10
+"""Seconds that another, such as the engine itself, may take to remove a container."""
 
 
 @frozen
@@ -90,9 +93,9 @@ class Terms:
 
     def digest(self) -> str:
         """What tells two configurations apart."""
-        told = {name: str(getattr(self, name)) for name in ("image", "work_dir", "workspace", "user", "network")}
-        told |= {name: str(getattr(self, name)) for name in ("read_only", "oci_runtime", "limits", "persist", "lease")}
-        told |= {name: json.dumps(dict(getattr(self, name)), sort_keys=True) for name in ("labels", "env")}
+        told = asdict(self)
+        if self.limits.cpus is not None:
+            told["limits"]["cpus"] = float(self.limits.cpus)
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -106,23 +109,51 @@ def bring_up(
         Its id, and whether it is new.
 
     Raises:
-        SandboxConflictError: a stranger's container, or one of another configuration, has the name.
+        SandboxConflictError: a stranger's container or volume, or a container of another configuration, has the name.
         InvalidArgumentError: the engine refuses a limit, network mode or OCI runtime.
-        SandboxUnavailableError: the engine could not.
+        SandboxUnavailableError: the engine could not, or has no such network.
     """
-    undo = ExitStack()
-    with undo:
-        found = find(engine, name, sandbox_id, terms)
-        if found is None and terms.workspace.ours and create_volume(engine, terms.workspace.source, sandbox_id):
-            undo.callback(remove_volume, engine, terms.workspace.source)
-        if found is None:
-            container = create(engine, name, sandbox_id, terms, prepared)
-            undo.callback(remove, engine, container)
-        else:
-            container = str(found["Id"])
+    with ExitStack() as undo:
+        container, new = _obtain(undo, engine, name, sandbox_id, terms, prepared)
         start(engine, container)
-        yield container, found is None
+        yield container, new
         undo.pop_all()
+
+
+def _obtain(
+    undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared
+) -> tuple[str, bool]:
+    """The id of the container, and whether it is new; *undo* is told how to leave all as it was."""
+    found = find(engine, name, sandbox_id, terms)
+    if found is None:
+        try:
+            return _make(undo, engine, name, sandbox_id, terms, prepared), True
+        except SandboxConflictError:
+            found = find(engine, name, sandbox_id, terms)
+            if found is None:
+                raise
+    if found["State"]["Status"] == "exited":
+        undo.callback(halt, engine, found["Id"])
+    return str(found["Id"]), False
+
+
+def _make(undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared) -> str:
+    """Make the volume, where it is the library's, and the container.
+
+    Whoever is slower than another process at making the container leaves the volume to that.
+    """
+    with ExitStack() as failing:
+        volume = terms.workspace.source
+        if terms.workspace.ours and create_volume(engine, volume, sandbox_id):
+            failing.callback(_drop_volume, engine, volume, sandbox_id)
+        try:
+            container = create(engine, name, sandbox_id, terms, prepared)
+        except SandboxConflictError:
+            failing.pop_all()
+            raise
+        undo.push(failing.pop_all())
+    undo.callback(remove, engine, container)
+    return container
 
 
 def end(engine: Engine, name: str, sandbox_id: str, terms: Terms, *, keep: bool, purge: bool) -> None:
@@ -140,7 +171,7 @@ def end(engine: Engine, name: str, sandbox_id: str, terms: Terms, *, keep: bool,
         else:
             remove(engine, found["Id"])
     if purge and terms.workspace.ours:
-        remove_volume(engine, terms.workspace.source)
+        remove_volume(engine, terms.workspace.source, sandbox_id)
 
 
 def find(engine: Engine, name: str, sandbox_id: str, terms: Terms) -> dict[str, Any] | None:
@@ -181,12 +212,12 @@ def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: P
         made = engine.api.create_container(
             prepared.image,
             command=["-c", leases.watch_script(terms.lease)],
-            entrypoint=[SHELL],
+            entrypoint=list(prepared.shell),
             name=name,
             user="0:0",
             working_dir="/",
             hostname="sandbox",
-            environment={},
+            environment={name: "" for name in prepared.env if name.startswith("LD_")},
             stdin_open=True,
             labels=labels,
             healthcheck={"test": ["NONE"]},
@@ -251,34 +282,53 @@ def halt(engine: Engine, name: str) -> None:
 
 def remove(engine: Engine, name: str) -> None:
     """Remove a container, running or not; one that is gone, or being removed by another, is fine."""
-    with suppress(SandboxConflictError), missing_is_fine():
-        engine.api.remove_container(name, v=True, force=True)
+    try:
+        with missing_is_fine():
+            engine.api.remove_container(name, v=True, force=True)
+    except SandboxConflictError:
+        with missing_is_fine():
+            engine.api.wait(name, timeout=_REMOVED_WITHIN, condition="removed")
 
 
 def create_volume(engine: Engine, name: str, sandbox_id: str) -> bool:
-    """Make a volume; whether it was not there before."""
-    if _is_volume(engine, name):
+    """Make a volume; whether it was not there before.
+
+    Raises:
+        SandboxConflictError: a stranger's volume has the name.
+    """
+    owner = _volume_owner(engine, name)
+    if owner == sandbox_id:
         return False
+    if owner is not None:
+        raise SandboxConflictError(f"the volume {name!r} is not this sandbox's: choose another sandbox_id")
     with translated():
         engine.api.create_volume(name, labels={ID: sandbox_id})
     return True
 
 
-def _is_volume(engine: Engine, name: str) -> bool:
+def _volume_owner(engine: Engine, name: str) -> str | None:
+    """The id of the sandbox whose volume has *name*; empty for a stranger's, None where there is none."""
     with translated():
         try:
-            engine.api.inspect_volume(name)
+            return str((engine.api.inspect_volume(name)["Labels"] or {}).get(ID, ""))
         except NotFound:
-            return False
-    return True
+            return None
 
 
-def remove_volume(engine: Engine, name: str) -> None:
-    """Remove a volume; one that is gone is fine.
+def _drop_volume(engine: Engine, name: str, sandbox_id: str) -> None:
+    """Remove a volume that was made in vain, unless another container uses it by now."""
+    with suppress(SandboxUnavailableError):
+        remove_volume(engine, name, sandbox_id)
+
+
+def remove_volume(engine: Engine, name: str, sandbox_id: str) -> None:
+    """Remove a sandbox's volume; one that is gone, or a stranger's, is left as it is.
 
     Raises:
         SandboxUnavailableError: another container uses it.
     """
+    if _volume_owner(engine, name) != sandbox_id:
+        return
     try:
         with missing_is_fine():
             engine.api.remove_volume(name)

@@ -23,6 +23,8 @@ DEFAULT_HOST = "unix:///var/run/docker.sock"
 _DIAL_WITHIN = 20.0
 """Seconds that connecting and the engine's first answer may take, each."""
 
+_MAX_HEAD = 1 << 16
+
 Wire = socket.socket
 """A connected socket that can be polled and of which each half can be ended: never one of TLS itself."""
 
@@ -105,11 +107,27 @@ def _context(certificates: str | None) -> ssl.SSLContext:
 
 
 def _upgrade(wire: Wire, path: str, body: object) -> None:
-    """Send the request; the engine says nothing on the stream before it is spoken to, so no byte is read too much."""
-    connection = http.client.HTTPConnection("docker")
-    connection.sock = wire
-    headers = {"Content-Type": "application/json", "Connection": "Upgrade", "Upgrade": "tcp"}
-    connection.request("POST", path, json.dumps(body), headers)
-    response = connection.getresponse()
-    if response.status not in (101, 200):
-        raise http.client.HTTPException(f"{response.status} {os.fsdecode(response.read(1000)).strip()}")
+    """Send the request, and read the head of the answer to its last byte: what follows is the stream's already.
+
+    Raises:
+        http.client.HTTPException: the engine refused, or speaks another language.
+    """
+    content = json.dumps(body).encode()
+    lines = (
+        f"POST {path} HTTP/1.1",
+        "Host: docker",
+        "Content-Type: application/json",
+        f"Content-Length: {len(content)}",
+        "Connection: Upgrade",
+        "Upgrade: tcp",
+    )
+    wire.sendall("\r\n".join((*lines, "\r\n")).encode() + content)
+    head = bytearray()
+    while not head.endswith(b"\r\n\r\n"):
+        byte = wire.recv(1)
+        if not byte or len(head) > _MAX_HEAD:
+            raise http.client.HTTPException(f"it answered {bytes(head[:100])!r}")
+        head += byte
+    status = head.split(b" ", 2)[1:2]
+    if status not in ([b"101"], [b"200"]):
+        raise http.client.HTTPException(f"{os.fsdecode(b''.join(status))} {os.fsdecode(wire.recv(1000)).strip()}")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import docker
 import requests
+import urllib3
 from docker.constants import DEFAULT_DOCKER_API_VERSION
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
-from docker.utils import kwargs_from_env
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound, StreamParseError
+from docker.tls import TLSConfig
 
 from sandbox_kit.backends.docker.dialing import DEFAULT_HOST, Wire, hijack, reach
 from sandbox_kit.backends.docker.ssh import Gate
@@ -41,22 +43,25 @@ class Engine:
 
     Args:
         url: as in ``DOCKER_HOST``.
-        settings: docker-py's own, of TLS.
+        certificates: a directory with ``ca.pem``, ``cert.pem`` and ``key.pem``; None for no TLS.
 
     Attributes:
         api: docker-py's low-level client.
         prompt: another, for requests that a sound engine answers at once.
 
     Raises:
-        SandboxUnavailableError: it cannot be reached.
+        SandboxUnavailableError: it cannot be reached, or the certificates cannot be read.
     """
 
-    def __init__(self, url: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, certificates: str | None = None) -> None:
+        self._certificates = certificates
         self._gate = Gate(url) if url.startswith("ssh://") else None
         self.url = url = url if self._gate is None else self._gate.url
         reach(self.url)
         with translated():
-            version = _client(url, DEFAULT_DOCKER_API_VERSION, settings).version(api_version=False)
+            settings = _tls(certificates)
+            with closing(_client(url, DEFAULT_DOCKER_API_VERSION, settings)) as asking:
+                version = asking.version(api_version=False)
             self.api = _client(url, version["ApiVersion"], settings)
             self.prompt = _client(url, version["ApiVersion"], settings, _ANSWER_PROMPTLY)
 
@@ -76,12 +81,13 @@ class Engine:
                 container, argv, stdin=True, user=user, environment=dict(env), workdir=work_dir or None
             )
         path = f"/v{self.api.api_version}/exec/{made['Id']}/start"
-        return made["Id"], hijack(self.url, path, {"Detach": False, "Tty": False}, certificates=_certificates())
+        return made["Id"], hijack(self.url, path, {"Detach": False, "Tty": False}, certificates=self._certificates)
 
-    def exec_pid(self, exec_id: str) -> int:
-        """The process id of an exec, as the engine's machine counts."""
+    def exec_pid(self, exec_id: str) -> int | None:
+        """The process id of an exec, as the engine's machine counts; None while it is being started."""
         with translated():
-            return int(self.prompt.exec_inspect(exec_id)["Pid"])
+            told = self.prompt.exec_inspect(exec_id)
+        return int(told["Pid"]) if told["Pid"] or (not told["Running"] and told["ExitCode"] is not None) else None
 
     @contextmanager
     def execs(self) -> Iterator[None]:
@@ -93,14 +99,22 @@ class Engine:
             raise SandboxUnavailableError(str(error)) from error
 
     def exec_ended(self, exec_id: str) -> int | None:
-        """The exit code of an exec; None while it runs.
+        """The exit code of an exec; None while it runs, or is being started.
 
         Raises:
             SandboxUnavailableError: the engine does not know it any more.
         """
         with translated():
             told = self.prompt.exec_inspect(exec_id)
-        return None if told["Running"] else int(told["ExitCode"] or 0)
+        return None if told["Running"] or told["ExitCode"] is None else int(told["ExitCode"])
+
+
+def _tls(certificates: str | None) -> dict[str, Any]:
+    if certificates is None:
+        return {}
+    place = Path(certificates)
+    pair = str(place / "cert.pem"), str(place / "key.pem")
+    return {"tls": TLSConfig(client_cert=pair, ca_cert=str(place / "ca.pem"), verify=True)}
 
 
 def _client(url: str, version: str, settings: Mapping[str, Any], timeout: int = _ANSWER_WITHIN) -> docker.APIClient:
@@ -110,7 +124,7 @@ def _client(url: str, version: str, settings: Mapping[str, Any], timeout: int = 
     return made
 
 
-_engines: dict[tuple[int, str], Engine] = {}
+_engines: dict[tuple[int, str, str | None], Engine] = {}
 _connecting = ForkedFreeLock()
 
 
@@ -121,10 +135,11 @@ def connect() -> Engine:
         SandboxUnavailableError: it cannot be reached.
     """
     url = os.environ.get("DOCKER_HOST") or DEFAULT_HOST
-    key = os.getpid(), url
+    certificates = _certificates()
+    key = os.getpid(), url, certificates
     with _connecting:
         if key not in _engines:
-            _engines[key] = Engine(url, {k: v for k, v in kwargs_from_env().items() if k == "tls"})
+            _engines[key] = Engine(url, certificates)
         return _engines[key]
 
 
@@ -145,15 +160,20 @@ def translated() -> Iterator[None]:
     409                                 ``SandboxConflictError``
     400                                 ``InvalidArgumentError``
     any other status, no connection     ``SandboxUnavailableError``
+    an answer that is cut or garbled    ``SandboxUnavailableError``
     no answer in time                   ``SandboxTimeoutError``
     ==================================  ===================================================
     """
     try:
         yield
+    except SandboxError:
+        raise
     except APIError as error:
         raise _of_status(error) from error
     except requests.Timeout as error:
         raise SandboxTimeoutError("the Docker engine did not answer in time") from error
+    except (StreamParseError, urllib3.exceptions.HTTPError) as error:
+        raise SandboxUnavailableError(f"the Docker engine's answer broke off: {error}") from error
     except (DockerException, requests.RequestException, OSError) as error:
         raise SandboxUnavailableError(f"the Docker engine cannot be reached: {error}") from error
 

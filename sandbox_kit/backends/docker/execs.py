@@ -7,7 +7,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
@@ -69,8 +69,12 @@ class Exec:
             raise
 
     def pid(self) -> int:
-        """Its process id, as the engine's machine counts; 0 when it has ended already."""
-        return self._engine.exec_pid(self.id)
+        """Its process id, as the engine's machine counts.
+
+        Raises:
+            SandboxUnavailableError: the engine did not start it.
+        """
+        return self._wait_for("started the command", lambda: self._engine.exec_pid(self.id))
 
     def finish(self, deadline: float | None) -> int:
         """Serve it to its end; return the exit code.
@@ -90,6 +94,8 @@ class Exec:
         """Wait until something happens, at most *timeout* seconds, and handle it."""
         ready = self._watch.wait(self._patience if timeout is None else min(timeout, self._patience))
         for fd, event in ready:
+            if self.exit_code is not None:
+                return
             if fd == self._duplex.fileno():
                 self._receive()
             else:
@@ -118,14 +124,17 @@ class Exec:
             self._end(code)
 
     def _wait_for_code(self) -> int:
+        return self._wait_for("told how the command ended", lambda: self._engine.exec_ended(self.id))
+
+    def _wait_for(self, what: str, ask: Callable[[], int | None]) -> int:
         until = time.monotonic() + _TOLD_WITHIN
         pause = 0.001
-        while (code := self._engine.exec_ended(self.id)) is None:
+        while (answer := ask()) is None:
             if time.monotonic() > until:
-                raise SandboxUnavailableError("the Docker engine does not tell how the command ended")
+                raise SandboxUnavailableError(f"the Docker engine has not {what}")
             time.sleep(pause)
             pause = min(2 * pause, 0.2)
-        return code
+        return answer
 
     def _end(self, code: int) -> None:
         self.close()

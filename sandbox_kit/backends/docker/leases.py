@@ -14,6 +14,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
+
+from attrs import define
 
 from sandbox_kit.errors import SandboxError
 from sandbox_kit.host.aside import begin
@@ -51,8 +54,25 @@ def renewal() -> list[str]:
     return ["-c", _RENEW, "sh", f"{os.getpid()}.{time.monotonic_ns()}.{next(_counter)}"]
 
 
+@define(eq=False)
+class _Renewal:
+    """Something to renew again and again.
+
+    Attributes:
+        renew: None once what it belongs to is gone.
+        every: seconds.
+        due: of the monotonic clock.
+        busy: whether the last time has not ended yet.
+    """
+
+    renew: weakref.WeakMethod[Callable[[], None]]
+    every: float
+    due: float
+    busy: bool = False
+
+
 class _Renewals:
-    """When to renew what, and the thread that does."""
+    """When to renew what, and the thread that sees to it; each renewal has one of its own, as it may hang."""
 
     def __init__(self) -> None:
         self.renew()
@@ -60,40 +80,69 @@ class _Renewals:
     def renew(self) -> None:
         """Begin with nothing to renew, as a forked child does: what its parent started is the parent's."""
         self._change = threading.Condition()
-        self._due: dict[weakref.WeakMethod[Callable[[], None]], tuple[float, float]] = {}
+        self._all: list[_Renewal] = []
         self._served = False
 
     def add(self, renew: Callable[[], None], every: float) -> None:
         with self._change:
-            self._due[weakref.WeakMethod(renew)] = (time.monotonic() + every, every)
+            self._all.append(_Renewal(weakref.WeakMethod(renew), every, time.monotonic() + every))
             if not self._served:
                 begin(self._serve)
                 self._served = True
             self._change.notify()
 
     def _serve(self) -> None:
-        while True:
-            with self._change:
-                self._due = {each: when for each, when in self._due.items() if each() is not None}
-                if not self._due:
-                    self._served = False
-                    return
-                now = time.monotonic()
-                ready = [each for each, (due, _) in self._due.items() if due <= now]
-                for each in ready:
-                    self._due[each] = (now + self._due[each][1], self._due[each][1])
-                if not ready:
-                    self._change.wait(max(0.01, min(due for due, _ in self._due.values()) - now))
+        ended = False
+        try:
+            while not ended:
+                for each in self._take_due():
+                    self._start(each)
+                ended = self._rest()
+        finally:
+            if not ended:
+                self._served = False
+
+    def _take_due(self) -> list[_Renewal]:
+        now = time.monotonic()
+        with self._change:
+            due = [each for each in self._all if each.due <= now]
+            for each in due:
+                each.due = now + each.every
+            ready = [each for each in due if not each.busy]
             for each in ready:
-                _renew(each())
+                each.busy = True
+        return ready
+
+    def _start(self, each: _Renewal) -> None:
+        try:
+            begin(partial(_renew, each))
+        except RuntimeError:  # no more threads
+            _renew(each)
+
+    def _rest(self) -> bool:
+        """Wait until something is due or new; True, and serve no longer, where nothing is left to renew."""
+        with self._change:
+            self._all = [each for each in self._all if each.renew() is not None]
+            if not self._all:
+                self._served = False
+                return True
+            left = min(each.due for each in self._all) - time.monotonic()
+            if left > 0:
+                self._change.wait(left)
+        return False
 
 
-def _renew(renew: Callable[[], None] | None) -> None:
+def _renew(each: _Renewal) -> None:
     try:
+        renew = each.renew()
         if renew is not None:
             renew()
     except SandboxError as error:
         _log.warning("the lease of a container could not be renewed: %s", error)
+    except Exception:
+        _log.exception("the lease of a container could not be renewed")
+    finally:
+        each.busy = False
 
 
 _renewals = _Renewals()

@@ -1,15 +1,9 @@
-"""The image that a sandbox runs: the caller's, with a shell that nobody can look into, and the work directory.
-
-A copy of the image's own ``sh`` that may be executed but not read cannot be traced, nor its memory
-or descriptors be looked at, by a process of the same user or by root without capabilities. It lies
-in a directory that containers see read-only, so that no command replaces it.
-"""
+"""The image that a sandbox runs: the caller's, with a shell that nobody can look into, and the work directory."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import logging
 import posixpath
 import tarfile
 from collections.abc import Iterator
@@ -21,20 +15,17 @@ from docker.errors import APIError, NotFound
 
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
 from sandbox_kit.backends.docker.pulling import describe, look_up
+from sandbox_kit.backends.docker.shellcopy import PLACE, ShellCopy, copy_shell
 from sandbox_kit.errors import InvalidArgumentError, RemoteProtocolError, SandboxUnavailableError
 
-__all__ = ["PLACE", "SHELL", "Prepared", "prepare"]
+__all__ = ["Prepared", "prepare"]
 
-PLACE = "/.sandbox-kit"
-SHELL = f"{PLACE}/sh"
-_VERSION = "1"
+_VERSION = "2"
 _REPOSITORY = "sandbox-kit/prepared"
 _LABEL = "sandbox-kit.prepared"
 _MAX_LINKS = 40
 _MAX_BYTES = 64 * 2**20
 """The most that a shell, or a list of users, may hold."""
-
-_log = logging.getLogger("sandbox_kit")
 
 
 @frozen
@@ -45,13 +36,15 @@ class Prepared:
         image: its id.
         user: whom commands run as, ``"uid:gid"``.
         env: the variables that the image sets.
-        has_shell: whether it holds a ``/bin/sh``, and so the copy.
+        shell: what starts the copy of its ``/bin/sh``; empty where it has none.
+        closed: whether no command of root's can change what that shell runs.
     """
 
     image: str
     user: str
     env: dict[str, str]
-    has_shell: bool
+    shell: tuple[str, ...]
+    closed: bool
 
 
 def prepare(engine: Engine, image: str, *, user: str | None, work_dir: str) -> Prepared:
@@ -77,17 +70,23 @@ def prepare(engine: Engine, image: str, *, user: str | None, work_dir: str) -> P
         image=found["Id"],
         user=labels[f"{_LABEL}.user"],
         env=dict(entry.split("=", 1) for entry in config.get("Env") or ()),
-        has_shell=labels[f"{_LABEL}.shell"] == "yes",
+        shell=tuple(labels[f"{_LABEL}.shell"].split()),
+        closed=labels[f"{_LABEL}.closed"] == "yes",
     )
 
 
 def _make(engine: Engine, image: str, tag: str, user: str, work_dir: str) -> dict[str, Any]:
     with _container(engine, image) as container:
         files = _Files(engine, container)
-        shell = files.read("/bin/sh")
+        copy = copy_shell(files.read)
         numeric = _numeric(files, user)
-        files.add(_additions(shell, numeric, None if files.has(work_dir) else work_dir))
-        labels = {_LABEL: _VERSION, f"{_LABEL}.user": numeric, f"{_LABEL}.shell": "yes" if shell else "no"}
+        files.add(_additions(copy, numeric, None if files.has(work_dir) else work_dir))
+        labels = {
+            _LABEL: _VERSION,
+            f"{_LABEL}.user": numeric,
+            f"{_LABEL}.shell": " ".join(copy.argv) if copy else "",
+            f"{_LABEL}.closed": "yes" if copy and copy.closed else "no",
+        }
         with translated():
             name, _, version = tag.partition(":")
             changes = [f'LABEL "{label}"="{value}"' for label, value in labels.items()]
@@ -207,14 +206,15 @@ def _table(data: bytes | None) -> list[list[str]]:
     return [row for row in rows if len(row) >= 3 and row[2].isdecimal()]
 
 
-def _additions(shell: bytes | None, user: str, work_dir: str | None) -> bytes:
+def _additions(copy: ShellCopy | None, user: str, work_dir: str | None) -> bytes:
     """The archive of what is added to the image."""
     uid, _, gid = user.partition(":")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        _add(archive, PLACE, 0o755, directory=True)
-        if shell is not None:
-            _add(archive, SHELL, 0o111, data=shell)
+        for directory in (PLACE, f"{PLACE}/lib"):
+            _add(archive, directory, 0o755, directory=True)
+        for name, (data, mode) in (copy.files if copy else {}).items():
+            _add(archive, name, mode, data=data)
         if work_dir is not None:
             _add(archive, work_dir, 0o2775, directory=True, owner=(int(uid), int(gid)))
     return packed.getvalue()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import BinaryIO
 
 from sandbox_kit.arguments import check_timeout
@@ -27,16 +29,21 @@ class Service:
     Args:
         max_output: how many unread bytes of each stream are kept.
         kill: ends whatever the command's user runs.
-        at_end: called when nothing of it is left.
+        free: called when nothing of it is left; never where that is not known.
+        at_end: called in the end, whatever came of it.
     """
 
-    def __init__(self, max_output: int, kill: Callable[[], None], at_end: Callable[[], None]) -> None:
+    def __init__(
+        self, max_output: int, kill: Callable[[], None], free: Callable[[], None], at_end: Callable[[], None]
+    ) -> None:
         self.lines: dict[Stream, Lines] = {"stdout": Lines(max_output), "stderr": Lines(max_output)}
         self.ended = Latch()
         self.exit_code: int | None = None
         self._kill = kill
+        self._free = free
         self._at_end = at_end
-        self._error: SandboxError | None = None
+        self._error: BaseException | None = None
+        self._ending = threading.Lock()
 
     def take(self, stream: Stream, data: bytes) -> None:
         """Keep what arrived."""
@@ -54,27 +61,41 @@ class Service:
             raise SandboxUnavailableError(f"no thread can be started to serve the command: {error}") from error
 
     def _serve(self, program: Exec) -> None:
+        code = None
         try:
-            code = program.finish(None)
-            self._kill()
-            self.exit_code = code
-        except SandboxError as error:
+            code = _followed(program)
+        except Exception as error:
             self._error = error
         finally:
             program.close()
-            self.finish()
+            self.end(code)
 
-    def finish(self) -> None:
-        """Tell everyone that it is over."""
+    def end(self, code: int | None = None) -> None:
+        """Kill what is left, and tell everyone that it is over; once.
+
+        Args:
+            code: of the command's end, where it is known.
+        """
+        if not self._ending.acquire(blocking=False):
+            return
         try:
-            self._at_end()
+            self._kill()
+            self._free()
+            self.exit_code = code
+        except SandboxError as error:
+            self._error = self._error or error
         finally:
+            self._at_end()
             self.ended.set()
             for lines in self.lines.values():
                 lines.end()
 
     def kill(self) -> bool:
-        """Kill the tree; whether it is dead."""
+        """Kill the tree; whether it is dead.
+
+        Raises:
+            SandboxUnavailableError: the engine is gone.
+        """
         if not self.ended.is_set():
             self._kill()
         return self.ended.wait(_END_WITHIN)
@@ -166,9 +187,15 @@ class DockerProcess(Process):
         self._service.abandon()
 
 
+def _followed(program: Exec) -> int:
+    """Serve *program* until it ends; that the engine is slow to answer is no end."""
+    while program.exit_code is None:
+        with suppress(SandboxTimeoutError):
+            program.step(None)
+    return program.exit_code
+
+
 def _kill_quietly(service: Service, owner: int) -> None:
     if os.getpid() == owner:
-        try:
+        with suppress(SandboxError):
             service.kill()
-        except SandboxError:
-            service.finish()

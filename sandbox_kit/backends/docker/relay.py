@@ -57,15 +57,22 @@ class _Relay:
         with self._wire, self.plain, suppress(OSError):
             while True:
                 self._fill()
-                taking = [] if self._caller_ended or self._unsent else [self.plain]
-                sending = [self._wire] if self._unsent else []
-                ready, writable, _ = select.select([self._wire, *taking], sending, [])
-                if writable:
+                ready = self._wait()
+                wire = ready.get(self._wire.fileno(), 0)
+                if wire & select.POLLOUT:
                     self._unsent = self._unsent[self._wire.send(self._unsent) :]
-                if self._wire in ready and not self._pass_down():
+                if wire & ~select.POLLOUT and not self._pass_down():
                     return
-                if self.plain in ready:
+                if self.plain.fileno() in ready:
                     self._pass_up()
+
+    def _wait(self) -> dict[int, int]:
+        """What can be done now: the events of each descriptor."""
+        watch = select.poll()
+        watch.register(self._wire, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+        if not self._caller_ended and not self._unsent:
+            watch.register(self.plain, select.POLLIN)
+        return dict(watch.poll())
 
     def _fill(self) -> None:
         if not self._unsent and self._to_send.pending:

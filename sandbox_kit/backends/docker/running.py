@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shlex
 import subprocess
 import threading
-from collections.abc import Mapping
-from contextlib import ExitStack
-from typing import Any, BinaryIO
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, BinaryIO, cast
+
+from attrs import evolve
 
 from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
 from sandbox_kit.backends.docker.execs import Exec
 from sandbox_kit.backends.docker.multiplexed import WireDuplex
-from sandbox_kit.backends.docker.preparing import SHELL, Prepared
+from sandbox_kit.backends.docker.preparing import Prepared
 from sandbox_kit.backends.docker.process import DockerProcess, Service
+from sandbox_kit.backends.shell.commands import script
 from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.backends.shell.shells import Shells
 from sandbox_kit.errors import (
     InvalidArgumentError,
     SandboxClosedError,
     SandboxError,
+    SandboxTimeoutError,
     SandboxUnavailableError,
     UnsupportedError,
 )
@@ -35,7 +42,17 @@ _FIRST_SLOT = 2_000_000_000
 _SLOTS = 1000
 """Background commands run as users of their own, from this uid on: a user is what can be killed as a whole."""
 
-_UID = 'while read -r k v _; do [ "$k" != Uid: ] || echo "$v"; done </proc/self/status'
+_MAX_UID = 2**32 - 2
+_MOST_DIGITS = 10
+
+_STARTED_WITHIN = 10.0
+"""Seconds that a shell may take to start."""
+
+_START = 'cd -P -- "$1" && [ "$PWD" = "$1" ] || exit 126; shift; umask 0002; exec "$@"'
+"""Starts a command, unless its directory is another by now."""
+
+_UID = 'while IFS=: read -r name _ uid _; do [ "$name" != {user} ] || {{ echo "$uid"; break; }}; done </etc/passwd >&8'
+"""Prints what the list of users has for a name."""
 
 
 class Running:
@@ -48,6 +65,7 @@ class Running:
 
     Attributes:
         user: whom commands run as, ``"uid:gid"``.
+        isolated: whether no command can have a part in the shells that run others.
     """
 
     def __init__(
@@ -56,8 +74,10 @@ class Running:
         self._engine = engine
         self.container = container
         self.user = prepared.user
-        base = {"HOME": work_dir, "LANG": "C.UTF-8", "TERM": "dumb"}
-        self._env = {"PATH": _PATH, **base, **prepared.env, "HOME": work_dir, **env}
+        self.isolated = prepared.closed or not self.user.startswith("0:")
+        self._shell = list(prepared.shell)
+        self._env = {"PATH": _PATH, "LANG": "C.UTF-8", "TERM": "dumb", **prepared.env, "HOME": work_dir, **env}
+        self._env_of_shells = {**dict.fromkeys(prepared.env, ""), "PATH": _PATH}
         self._work_dir = work_dir
         self._lock = threading.Lock()
         self._shells: dict[str, Shells] = {}
@@ -85,12 +105,11 @@ class Running:
             InvalidArgumentError: the container knows no such user.
             SandboxClosedError: as :attr:`engine`.
         """
-        assert self.engine
-        name = self.user if user is None else str(user)
-        uid = self._uid(name)
+        user_id = self._user_id(user)
+        uid = user_id.partition(":")[0]
         with self._lock:
             if uid not in self._shells:
-                self._shells[uid] = Shells(lambda: self._open(name), lambda: self._in_company(uid), self._end_all)
+                self._shells[uid] = Shells(lambda: self._open(user_id), lambda: self._in_company(uid), self._end_all)
             return self._shells[uid]
 
     def _in_company(self, uid: str) -> bool:
@@ -100,52 +119,109 @@ class Running:
 
     def _end_all(self) -> None:
         """End the container, where nothing else ends what a user runs: it forks or stops others too fast."""
-        with missing_is_fine():
-            self.engine.prompt.kill(self.container)
+        try:
+            with self.engine.execs(), missing_is_fine():
+                self.engine.prompt.kill(self.container)
+        except SandboxTimeoutError as error:
+            raise SandboxUnavailableError("the container does not end; it will with its lease") from error
 
-    def _uid(self, user: str) -> str:
-        uid = user.partition(":")[0]
-        if uid.isdecimal():
-            return str(int(uid))
-        if user not in self._uids:
-            self._uids[user] = self.quick([SHELL, "-c", _UID], user).strip().decode()
-        return self._uids[user]
+    def _user_id(self, user: str | int | None) -> str:
+        """A user by number, with the group where one was given: what a name stands for is looked up once.
+
+        Raises:
+            InvalidArgumentError: the container knows no such user, or there can be none of that number.
+            SandboxClosedError: as :attr:`engine`.
+        """
+        name, colon, group = (self.user if user is None else str(user)).partition(":")
+        if not name.isascii() or not name.isdecimal():
+            if name not in self._uids:
+                self._uids[name] = self._looked_up(name)
+            name = self._uids[name]
+        if len(name) > _MOST_DIGITS or int(name) > _MAX_UID:
+            raise InvalidArgumentError(f"user: no user has the number {name[:20]}")
+        return f"{int(name)}{colon}{group}"
+
+    def _looked_up(self, name: str) -> str:
+        """A user's uid: the engine says less reliably that there is none."""
+        told = bytearray()
+        with self.shells().lease() as loop:
+            deadline = time.monotonic() + _STARTED_WITHIN
+            loop.run(_UID.format(user=shlex.quote(name)), lambda _, data: told.extend(data), deadline)
+        uid = told.decode(errors="replace").strip()
+        if not uid.isdecimal():
+            raise InvalidArgumentError(f"user: the sandbox has no user {name!r}")
+        return str(int(uid))
 
     def _open(self, user: str) -> Loop:
-        _, wire = self.engine.exec_stream(
-            self.container, [SHELL, "-s"], user=user, env=self._env, work_dir=self._work_dir
-        )
-        return Loop(WireDuplex(wire))
+        with self._undisturbed(user) as root:
+            _, wire = self.engine.exec_stream(
+                self.container, [*self._shell, "-s"], user=user, env=self._env_of_shells, work_dir=self._work_dir
+            )
+            loop = Loop(WireDuplex(wire))
+            if root is not None:
+                loop.run(":", lambda *_: None, time.monotonic() + _STARTED_WITHIN)
+        return loop
+
+    @contextmanager
+    def _undisturbed(self, user: str) -> Iterator[Loop | None]:
+        """Have root's commands end nothing meanwhile: what the engine starts is root's until it runs as another user.
+
+        Yields:
+            A shell of root's, if root has any and *user* is another.
+        """
+        with self._lock:
+            root = self._shells.get("0")
+            of_root = user.partition(":")[0] == "0"
+        with nullcontext() if root is None or of_root else root.lease() as loop:
+            yield loop
+
+    def script(self, command: Command, cwd: str) -> str:
+        """Shell code that runs *command* in a shell of these; see ``script`` of the shell backend."""
+        return script(evolve(command, env={**self._env, **command.env}), cwd)
 
     def exec(self, command: Command, cwd: str, *, user: str, stdin: Any, take: Take) -> Exec:
         """Have the engine start *command* itself."""
-        start = ["/bin/sh", "-c", 'umask 0002; exec "$@"', "sh", *command.argv]
+        start = ["/bin/sh", "-c", _START, "sh", cwd, *command.argv]
         env = {**self._env, **command.env}
-        return Exec(self.engine, self.container, start, user=user, env=env, work_dir=cwd, stdin=stdin, take=take)
+        with self._undisturbed(user) as root:
+            program = Exec(self.engine, self.container, start, user=user, env=env, work_dir="/", stdin=stdin, take=take)
+            if root is not None:
+                _started(program)
+        return program
 
     def renew(self) -> None:
         """Renew the container's lease."""
         if not self._closed:
-            self.quick([SHELL, *leases.renewal()], "0:0")
+            self.quick([*self._shell, *leases.renewal()], "0:0")
 
     def quick(self, argv: list[str], user: str) -> bytes:
         """Have the engine run a short program; return what it prints.
 
         Raises:
-            InvalidArgumentError: the container knows no such user.
             SandboxUnavailableError: it failed, or cannot be run.
+            SandboxTimeoutError: it took too long.
         """
-        with self.engine.execs():
-            made = self.engine.api.exec_create(self.container, argv, user=user, workdir="/")
-            output = bytes(self.engine.api.exec_start(made["Id"]))
-        code = self.engine.exec_ended(made["Id"])
-        if code and b"unable to find user" in output:
-            raise InvalidArgumentError(f"user: the sandbox has no user {user!r}")
+        printed = bytearray()
+        with self._undisturbed(user):
+            program = Exec(
+                self.engine,
+                self.container,
+                argv,
+                user=user,
+                env=self._env_of_shells,
+                work_dir="/",
+                stdin=None,
+                take=lambda _, data: printed.extend(data),
+            )
+            try:
+                code = program.finish(time.monotonic() + _STARTED_WITHIN)
+            finally:
+                program.close()
         if code and code != 137:
             raise SandboxUnavailableError(
-                f"{argv[0]} failed in the container: {output[-500:].decode(errors='replace')}"
+                f"{argv[0]} failed in the container: {printed[-500:].decode(errors='replace')}"
             )
-        return output
+        return bytes(printed)
 
     def run(self, command: Command, cwd: str, take: Take, deadline: float | None) -> int:
         """Have the engine run *command* to its end; return its exit code.
@@ -154,8 +230,7 @@ class Running:
             SandboxTimeoutError: the deadline came; it may run on.
         """
         assert not isinstance(command.stdin, int)
-        user = self.user if command.user is None else str(command.user)
-        program = self.exec(command, cwd, user=user, stdin=command.stdin, take=take)
+        program = self.exec(command, cwd, user=self._user_id(command.user), stdin=command.stdin, take=take)
         try:
             return program.finish(deadline)
         finally:
@@ -172,19 +247,20 @@ class Running:
         """
         slot = self._take_slot()
         at_end = ExitStack()
-        at_end.callback(self._free_slot, slot)
-        service = Service(command.max_output, lambda: self._kill_slot(slot), at_end.close)
+        service = Service(
+            command.max_output, lambda: self._kill_slot(slot), lambda: self._free_slot(slot), at_end.close
+        )
         near: BinaryIO | None = None
         source: Any = command.stdin
         try:
             if source == subprocess.PIPE:
-                source, near = _pipe()
-                at_end.callback(source.close)
+                source, near = _pipe(at_end)
             program = self.exec(command, cwd, user=self._slot_user(slot), stdin=source, take=service.take)
+            at_end.callback(program.close)
             process = DockerProcess(service, program.pid(), near, owner)
             service.serve(program)
         except BaseException:
-            service.finish()
+            service.end()
             raise
         return process
 
@@ -201,7 +277,7 @@ class Running:
 
     def _kill_slot(self, uid: int) -> None:
         if not self._closed:
-            self.quick([SHELL, "-c", "kill -9 -1"], self._slot_user(uid))
+            self.quick([*self._shell, "-c", "kill -9 -1"], self._slot_user(uid))
 
     def _free_slot(self, uid: int) -> None:
         with self._lock:
@@ -217,6 +293,8 @@ class Running:
         """What the container uses now."""
         with translated():
             told = self.engine.api.stats(self.container, stream=False, one_shot=True)
+        if not told.get("pids_stats"):
+            raise SandboxUnavailableError(f"there is nothing that uses anything: {self.why_gone()}")
         memory = told.get("memory_stats", {})
         used = memory.get("usage")
         cache = memory.get("stats", {}).get("total_inactive_file", memory.get("stats", {}).get("inactive_file", 0))
@@ -230,7 +308,7 @@ class Running:
         """Whether the container runs."""
         try:
             with translated():
-                state = self.engine.api.inspect_container(self.container)["State"]
+                state = self.engine.prompt.inspect_container(self.container)["State"]
         except SandboxError:
             return False
         return bool(state["Running"]) and not state["Paused"]
@@ -239,7 +317,7 @@ class Running:
         """What became of a container that does not answer, as one phrase."""
         try:
             with translated():
-                state = self.engine.api.inspect_container(self.container)["State"]
+                state = self.engine.prompt.inspect_container(self.container)["State"]
         except SandboxError as error:
             return str(error)
         if state["OOMKilled"] and not state["Running"]:
@@ -263,7 +341,18 @@ class Running:
         self._shells.clear()
 
 
-def _pipe() -> tuple[BinaryIO, BinaryIO]:
-    """Both ends of a pipe, to read from and to write to."""
-    far, near = os.pipe()
-    return open(far, "rb", buffering=0), open(near, "wb")
+def _started(program: Exec) -> None:
+    """Wait until the engine has started *program*."""
+    try:
+        program.pid()
+    except BaseException:
+        program.close()
+        raise
+
+
+def _pipe(closing: ExitStack) -> tuple[BinaryIO, BinaryIO]:
+    """Both ends of a pipe, to read from and to write to; *closing* closes them."""
+    far, near = (io.FileIO(fd, mode) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
+    closing.callback(far.close)
+    closing.callback(near.close)
+    return cast("BinaryIO", far), io.BufferedWriter(near)

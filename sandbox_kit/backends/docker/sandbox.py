@@ -12,10 +12,12 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
-from sandbox_kit.arguments import check_string, check_timeout
+from attrs import frozen
+
+from sandbox_kit.arguments import check_string, check_timeout, command
 from sandbox_kit.backends.docker import container as containers
 from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.building import build
@@ -23,9 +25,9 @@ from sandbox_kit.backends.docker.container import Terms, Workspace
 from sandbox_kit.backends.docker.engine import Engine, connect
 from sandbox_kit.backends.docker.preparing import prepare
 from sandbox_kit.backends.docker.running import Running
-from sandbox_kit.backends.shell.commands import script
+from sandbox_kit.backends.docker.shellcopy import PLACE
 from sandbox_kit.backends.shell.files import ShellFiles
-from sandbox_kit.backends.shell.loop import Loop
+from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.contract import Backend, Process, Sandbox
 from sandbox_kit.errors import (
     CommandTimeoutError,
@@ -48,6 +50,12 @@ _log = logging.getLogger("sandbox_kit")
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WORK_DIR = "/workspace"
+_PROBE = """\
+[ -w . ] && [ -x . ]; c=$?
+if m=$(LC_ALL=C mkdir {name} 2>&1); then rmdir {name}
+else case $m in *[Pp]ermission*|*[Rr]ead-only*) c=1;; esac; fi"""
+"""Tells in ``$c`` whether one can work here. Some shells tell root that of any directory; a full disk is no reason."""
+
 _ANSWER_WITHIN = 30.0
 """Seconds that the first look into a new container may take."""
 
@@ -86,7 +94,8 @@ class DockerSandbox(ShellFiles, Sandbox):
     Raises:
         InvalidArgumentError: an argument that no sandbox could have; at the start, one that the engine refuses.
         SandboxUnavailableError: at the start: no engine, or no such image.
-        SandboxConflictError: at the start: a stranger's container, or one of another configuration, has the name.
+        SandboxConflictError: at the start: a stranger's container or volume, or a container of another configuration,
+            has the name.
         PathAccessError: at the start: commands could not write to the workspace.
     """
 
@@ -110,20 +119,21 @@ class DockerSandbox(ShellFiles, Sandbox):
         max_read_bytes: int | str = Backend.max_read_bytes,
         file_timeout: float = Backend.file_timeout,
     ) -> None:
+        given = command(":", env=env, user=user)
         self._sandbox_id = uuid4().hex[:12] if sandbox_id is None else _checked_id(sandbox_id)
         self._temporary = sandbox_id is None and workspace is None
         self._terms = Terms(
-            image=image if isinstance(image, Runtime) else check_string(image, "image"),
-            work_dir=_absolute(work_dir or (isinstance(image, Runtime) and image.work_dir) or _WORK_DIR),
+            image=image if isinstance(image, Runtime) else _text(image, "image"),
+            work_dir=_work_dir(work_dir, image),
             workspace=_workspace(workspace, self._sandbox_id),
             user=None if user is None else str(user),
-            network=check_string(network, "network"),
-            read_only=read_only,
-            oci_runtime=oci_runtime,
-            limits=limits or Limits(),
-            labels=dict(labels or {}),
-            env=dict(env or {}),
-            persist=persist,
+            network=_text(network, "network"),
+            read_only=_flag(read_only, "read_only"),
+            oci_runtime=None if oci_runtime is None else _text(oci_runtime, "oci_runtime"),
+            limits=_limits(limits),
+            labels=_labels(labels),
+            env=given.env,
+            persist=_flag(persist, "persist"),
             lease=check_timeout(lease, "lease"),
         )
         self.default_timeout = check_timeout(default_timeout, "default_timeout")
@@ -134,14 +144,16 @@ class DockerSandbox(ShellFiles, Sandbox):
     def _begin(self) -> None:
         Sandbox.__init__(self)
         self._running: Running | None = None
-        self._end: weakref.finalize[Any, Any] | None = None
+        self._begun: _Begun | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_life", "_running", "_end"}
+        left_out = {"_life", "_running", "_begun"}
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become a copy: a reference to a sandbox, of which leaving ``with`` discards nothing."""
         self.__dict__.update(state)
+        self._temporary = False
         self._begin()
 
     def __repr__(self) -> str:
@@ -168,7 +180,7 @@ class DockerSandbox(ShellFiles, Sandbox):
     def capabilities(self) -> Capabilities:
         return Capabilities(
             commands="inspected",
-            channel="isolated",
+            channel="isolated" if self._running is None or self._running.isolated else "shared",
             network_off=True,
             symlinks=True,
             users=True,
@@ -184,10 +196,11 @@ class DockerSandbox(ShellFiles, Sandbox):
                 ``persist=True`` keeps.
             remove: taken for *purge*, with a warning; for callers who know it from elsewhere.
 
-        Stopping twice, or what is gone, is no error.
+        Stopping twice, or what is gone, is no error. In a process forked from the one that started it,
+        this only lets go of the handle.
 
         Raises:
-            SandboxUnavailableError: the engine cannot be reached.
+            SandboxUnavailableError: the engine cannot be reached; the stop can be repeated.
         """
         if remove is not None:
             warnings.warn("stop(remove=...) means stop(purge=...)", DeprecationWarning, stacklevel=2)
@@ -200,20 +213,22 @@ class DockerSandbox(ShellFiles, Sandbox):
         image = self._terms.image
         name = build(engine, image) if isinstance(image, Runtime) else image
         prepared = prepare(engine, name, user=self._terms.user, work_dir=self.work_dir)
-        if not prepared.has_shell:
+        if not prepared.shell:
             raise UnsupportedError(f"the image {name!r} has no /bin/sh, which commands and files need")
         with containers.bring_up(engine, self.name, self._sandbox_id, self._terms, prepared) as (container, new):
             running = Running(engine, container, prepared, work_dir=self.work_dir, env=self._terms.env)
             try:
                 self._look_around(running)
+                if self._terms.lease is not None:
+                    leases.keep(running.renew, self._terms.lease)
             except BaseException:
                 running.close()
                 raise
+        ours = new or self._begun is not None
+        ending = self._ending(purge=self._temporary) if ours else _nothing
+        self._let_go()
+        self._begun = _Begun(running, os.getpid(), weakref.finalize(self, _end_quietly, running, ending, os.getpid()))
         self._running = running
-        if self._terms.lease is not None:
-            leases.keep(running.renew, self._terms.lease)
-        ending = self._ending(purge=self._temporary) if new else _nothing
-        self._end = weakref.finalize(self, _end_quietly, running, ending, os.getpid())
 
     def _look_around(self, running: Running) -> None:
         """See that commands can work in the work directory.
@@ -223,7 +238,7 @@ class DockerSandbox(ShellFiles, Sandbox):
         """
         with running.shells().lease() as loop:
             deadline = time.monotonic() + _ANSWER_WITHIN
-            code = loop.run("[ -w . ] && [ -x . ]; c=$?", _nowhere, deadline)
+            code = loop.run(_PROBE.format(name=f".sandbox-kit-{uuid4().hex}"), _nowhere, deadline)
         if code:
             told = f"user {running.user} cannot write there: run as another user, or give them the directory"
             raise PathAccessError(self.work_dir, told)
@@ -233,13 +248,19 @@ class DockerSandbox(ShellFiles, Sandbox):
         return lambda engine: containers.end(engine, name, sandbox_id, terms, keep=keep, purge=purge)
 
     def _stop(self, purge: bool) -> None:
-        running, self._running = self._running, None
-        if self._end is not None:
-            self._end.detach()
-            self._end = None
-        if running is not None:
-            running.close()
-        self._ending(purge=purge)(connect())
+        begun, self._running = self._begun, None
+        if begun is not None and begun.pid != os.getpid():
+            self._temporary = False
+        else:
+            if begun is not None:
+                begun.running.close()
+            self._ending(purge=purge)(connect() if begun is None else begun.running.engine)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.finalizer.detach()
 
     def _up(self) -> Running:
         if self._running is None:
@@ -261,25 +282,26 @@ class DockerSandbox(ShellFiles, Sandbox):
         began, running = time.monotonic(), self._up()
         cwd = self._judge(command, operations, authorize, masks)
         capture = Capture(command.max_output, command.on_output)
+        take = _Taker(capture.feed)
         deadline = None if command.timeout is None else began + command.timeout
         try:
-            code = self._run_to_end(running, command, cwd, capture, deadline)
+            code = self._run_to_end(running, command, cwd, take, deadline)
         except SandboxTimeoutError as error:
-            if deadline is None or time.monotonic() < deadline:
+            if error is take.raised or deadline is None or time.monotonic() < deadline:
                 raise
             raise CommandTimeoutError(capture.result(None, time.monotonic() - began), command.timeout) from error
         return capture.result(code, time.monotonic() - began)
 
-    def _run_to_end(
-        self, running: Running, command: Command, cwd: str, capture: Capture, deadline: float | None
-    ) -> int:
+    def _run_to_end(self, running: Running, command: Command, cwd: str, take: _Taker, deadline: float | None) -> int:
         shells = running.shells(command.user)
         try:
             if command.stdin is None and not running.busy:
-                return shells.run(script(command, cwd), capture.feed, deadline)
+                return shells.run(running.script(command, cwd), take, deadline)
             with shells.exclusively(deadline):
-                return running.run(command, cwd, capture.feed, deadline)
+                return running.run(command, cwd, take, deadline)
         except SandboxUnavailableError as error:
+            if error is take.raised:
+                raise
             if self._running is not running:
                 raise SandboxClosedError("the sandbox was stopped while the command ran") from error
             raise SandboxUnavailableError(f"the command was lost: {running.why_gone()}") from error
@@ -303,6 +325,35 @@ class DockerSandbox(ShellFiles, Sandbox):
             raise UnsupportedError("user: background commands run as users of their own")
         cwd = self._judge(command, operations, authorize, masks)
         return running.spawn(command, cwd, owner=self)
+
+
+@frozen(eq=False)
+class _Begun:
+    """What was started, and has not been ended.
+
+    Attributes:
+        pid: the process that did.
+        finalizer: ends it when the sandbox is dropped.
+    """
+
+    running: Running
+    pid: int
+    finalizer: weakref.finalize[Any, Any]
+
+
+class _Taker:
+    """Passes output on, and remembers an error that taking it raised: that is the caller's own."""
+
+    def __init__(self, take: Take) -> None:
+        self._take = take
+        self.raised: BaseException | None = None
+
+    def __call__(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
+        try:
+            self._take(stream, data)
+        except BaseException as error:
+            self.raised = error
+            raise
 
 
 def _end_quietly(running: Running, ending: Callable[[Engine], None], owner: int) -> None:
@@ -330,11 +381,43 @@ def _checked_id(sandbox_id: str) -> str:
     return sandbox_id
 
 
+def _text(value: str, name: str) -> str:
+    if not check_string(value, name).strip() or "\0" in value:
+        raise InvalidArgumentError(f"{name}: {value!r} is empty, or holds a NUL")
+    return value
+
+
+def _flag(value: bool, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgumentError(f"{name}: is a bool, not {type(value).__name__}")
+    return value
+
+
+def _limits(value: Limits | None) -> Limits:
+    if value is not None and not isinstance(value, Limits):
+        raise InvalidArgumentError(f"limits: is a Limits, not {type(value).__name__}")
+    return value or Limits()
+
+
+def _labels(value: Mapping[str, str] | None) -> dict[str, str]:
+    labels = {} if value is None else value
+    if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
+        raise InvalidArgumentError(f"labels: {labels!r} is not a mapping of texts to texts")
+    return dict(labels)
+
+
+def _work_dir(work_dir: str | None, image: str | Runtime) -> str:
+    if work_dir is None and isinstance(image, Runtime):
+        work_dir = image.work_dir
+    return _WORK_DIR if work_dir is None else _absolute(work_dir)
+
+
 def _absolute(work_dir: str) -> str:
     if not isinstance(work_dir, str) or not work_dir.startswith("/") or "\0" in work_dir:
         raise InvalidArgumentError(f"work_dir: {work_dir!r} is not an absolute path")
     name = posixpath.normpath("/" + work_dir.strip("/"))
-    if name in ("/", "/proc", "/dev", "/sys") or ".." in work_dir.split("/"):
+    ours = any(f"{name}/".startswith(f"{place}/") for place in (PLACE, leases.PLACE))
+    if ours or name in ("/", "/proc", "/dev", "/sys") or ".." in work_dir.split("/"):
         raise InvalidArgumentError(f"work_dir: nothing can be mounted at {work_dir!r}")
     return name
 
@@ -342,6 +425,8 @@ def _absolute(work_dir: str) -> str:
 def _workspace(workspace: str | PathLike[str] | None, sandbox_id: str) -> Workspace:
     if workspace is None:
         return Workspace(f"sandbox-kit-{sandbox_id}", ours=True)
+    if not isinstance(workspace, str | PathLike) or not isinstance(os.fspath(workspace), str):
+        raise InvalidArgumentError(f"workspace: {workspace!r} is neither a text nor a path")
     if isinstance(workspace, str) and "/" not in workspace:
         if not _ID.fullmatch(workspace):
             raise InvalidArgumentError(f"workspace: {workspace!r} is neither a volume's name nor a path")

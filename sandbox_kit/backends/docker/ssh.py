@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import weakref
 from contextlib import suppress
+from functools import partial
+from io import FileIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,12 +23,18 @@ from sandbox_kit.host.forks import abandon_in_child
 
 __all__ = ["Gate"]
 
-_SSH = 'exec 3<&0; ssh -o BatchMode=yes "$@" <&3 3<&- 2>/dev/null &'
+_SSH = 'exec 3<&0; ssh -o BatchMode=yes -o LogLevel=ERROR "$@" <&3 3<&- &'
 """In the background of a shell that ends at once, so that it is no child of this process."""
+
+_CLOSED = (errno.EBADF, errno.EINVAL)
+_PAUSE = 0.1
+"""Seconds until connections are accepted again after an error, of too many open files for one."""
+
+_log = logging.getLogger("sandbox_kit")
 
 
 class Gate:
-    """Listens where only this user may connect, until it is dropped.
+    """Listens where only this user may connect, until it is dropped. What ``ssh`` complains of is logged, at WARNING.
 
     Args:
         url: ``ssh://[user@]host[:port]``.
@@ -49,34 +61,56 @@ class Gate:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(f"{directory}/s")
         self._listener.listen(64)
-        self._finalizer = weakref.finalize(self, _close, self._listener, directory)
+        told_by, tell = os.pipe()
+        self._tell = FileIO(tell, "wb")
+        self._finalizer = weakref.finalize(self, _close, self._listener, self._tell, directory)
         abandon_in_child(self)
-        begin(_Server(self._listener, self._call).serve)
+        begin(partial(_log_lines, told_by, told.hostname))
+        begin(_Server(self._listener, self._call, self._tell).serve)
 
     def abandon(self) -> None:
         """In a forked child: the gate is its parent's."""
         self._finalizer.detach()
         self._listener.close()
+        self._tell.close()
 
 
 class _Server:
     """Accepts connections, and gives each to an ``ssh`` of its own."""
 
-    def __init__(self, listener: socket.socket, call: list[str]) -> None:
+    def __init__(self, listener: socket.socket, call: list[str], tell: FileIO) -> None:
         self._listener = listener
         self._call = call
+        self._tell = tell
 
     def serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                with connection:
-                    end = connection.fileno()
-                    subprocess.run(["/bin/sh", "-c", _SSH, "sh", *self._call], stdin=end, stdout=end, check=False)
+        while True:
+            try:
+                self._serve_one()
+            except OSError as error:
+                if error.errno in _CLOSED and self._listener.fileno() < 0:
+                    return
+                _log.warning("a connection over ssh could not be made: %s", error)
+                time.sleep(_PAUSE)
+
+    def _serve_one(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            end = connection.fileno()
+            call = ["/bin/sh", "-c", _SSH, "sh", *self._call]
+            subprocess.run(call, stdin=end, stdout=end, stderr=self._tell, check=False)
 
 
-def _close(listener: socket.socket, directory: str) -> None:
+def _log_lines(fd: int, host: str) -> None:
+    with open(fd, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.strip():
+                _log.warning("ssh to %s: %s", host, line.strip())
+
+
+def _close(listener: socket.socket, tell: FileIO, directory: str) -> None:
     with suppress(OSError):
         listener.shutdown(socket.SHUT_RDWR)
     listener.close()
+    tell.close()
     shutil.rmtree(Path(directory), ignore_errors=True)

@@ -42,15 +42,6 @@ k_chmod() {
 k_unlink() { k_at "$1" && k_try rm -- "./$2"; }
 k_rmdir() { k_at "$1" && k_try rmdir -- "./$2"; }
 
-# DIRECTORY NAME IDENTITY: remove a tree; directories that are closed to their owner are opened if need be
-k_clear() {
-	k_at "$1" || return
-	[ "$(stat -c %d:%i -- "./$2")" = "$3" ] || { k_stop c ''; return; }
-	rm -rf -- "./$2" && return
-	find "./$2" -type d ! -perm -700 -exec chmod u+rwx '{}' ';'
-	k_try rm -rf -- "./$2"
-}
-
 # DIRECTORY NAME TEXT
 k_link() {
 	k_at "$1" || return
@@ -61,11 +52,14 @@ k_link() {
 # DIRECTORY NAME TARGET-DIRECTORY NAME: the other directory is held open while both are used
 k_rename() {
 	k_at "$3" || return
-	if [ "$1" = "$3" ]; then k_renamed "$2" "./$4"
-	elif [ -r . ]; then { k_at "$1" && k_renamed "$2" "/proc/self/fd/6/$4"; } 6<.
-	else k_at "$1" && k_renamed "$2" "$3/$4"
+	if [ "$1" = "$3" ]; then k_renamed "$2" "./$4"; return; fi
+	k_s=$(stat -c %d .)
+	if [ -r . ]; then { k_at "$1" && k_near && k_renamed "$2" "/proc/self/fd/6/$4"; } 6<.
+	else k_at "$1" && k_near && k_renamed "$2" "$3/$4"
 	fi
 }
+# to another file system mv would copy, and follow what became a link meanwhile
+k_near() { [ "$(stat -c %d .)" = "$k_s" ] || k_stop o ''; }
 k_renamed() {
 	k_there "$1" || { k_stop n ''; return; }
 	[ ! -e "$2" ] && [ ! -L "$2" ] || { k_stop x ''; return; }
@@ -75,6 +69,37 @@ k_moved() {
 	LC_ALL=C mv MOVE -- "./$1" "$2" 2>&1
 	k_there "$1" || return 0
 	if [ -e "$2" ] || [ -L "$2" ]; then printf '\0'; k_stop x ''; else k_failed; fi
+}
+"""
+_BY_DESCRIPTOR = r"""
+# DIRECTORY NAME IDENTITY: remove a tree; directories that are closed to their owner are opened if need be
+k_clear() {
+	k_at "$1" || return
+	[ "$(stat -c %d:%i -- "./$2")" = "$3" ] || { k_stop c ''; return; }
+	rm -rf -- "./$2" && return
+	find "./$2" -type d ! -perm -700 -exec chmod u+rwx '{}' ';'
+	k_try rm -rf -- "./$2"
+}
+"""
+_BY_ENTERING = r"""
+# the same, where rm would follow a link that took a directory's place
+k_clear() {
+	k_at "$1" || return
+	[ "$(stat -c %d:%i -- "./$2")" = "$3" ] || { k_stop c ''; return; }
+	k_empty "$2"
+}
+# NAME: remove that directory of the current one; each beneath it is entered before anything in it goes
+k_empty() {
+	[ -x "./$1" ] && [ -w "./$1" ] && [ -r "./$1" ] || chmod u+rwx "./$1"
+	k_o=${PWD%/}
+	cd -P "./$1" && [ "$PWD" = "$k_o/$1" ] || { k_stop c ''; return; }
+	LC_ALL=C find . ! -name . -prune ! -type d -exec rm -f -- '{}' + 2>&1 || { k_failed; return; }
+	for k_c in * .[!.]* ..?*; do
+		[ ! -d "./$k_c" ] || [ -L "./$k_c" ] || k_empty "$k_c" || return
+	done
+	k_o=${PWD%/*}
+	cd -P .. && [ "$PWD" = "${k_o:-/}" ] || { k_stop c ''; return; }
+	k_try rmdir -- "./$1"
 }
 """
 _BY_RENAME = """
@@ -92,7 +117,7 @@ k_exclusively() {
 
 def functions(tools: Tools) -> str:
     """Return the shell functions of this module."""
-    script = _CHANGE + (_BY_RENAME if tools.into else _BY_LINK)
+    script = _CHANGE + (_BY_DESCRIPTOR if tools.sure else _BY_ENTERING) + (_BY_RENAME if tools.into else _BY_LINK)
     return script.replace("LINK", "-sT" if tools.into else "-sn").replace("MOVE", "-nT" if tools.replace else "-n")
 
 
@@ -167,6 +192,7 @@ def rename(line: Line, path: str, spot: Spot, target: str, new: Spot) -> None:
 
     Raises:
         PathExistsError: something is there by now.
+        PathError: the two are on different file systems.
     """
     records = line.act(call("k_rename", spot.parent, spot.name, new.parent, new.name)).records()
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import shlex
 from collections.abc import Mapping
 
@@ -16,6 +15,25 @@ _MAX_WORD = 128 * 1024 - 4096
 """The most bytes of one argument: Linux takes 128 KiB with the end."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPECIAL = frozenset(
+    {
+        "BASHOPTS",
+        "BASH_VERSINFO",
+        "EPOCHREALTIME",
+        "EPOCHSECONDS",
+        "EUID",
+        "GROUPS",
+        "IFS",
+        "LINENO",
+        "OPTIND",
+        "PPID",
+        "RANDOM",
+        "SHELLOPTS",
+        "UID",
+    }
+)
+"""Variables that mean something to a shell: it would take another value for them, or refuse theirs."""
+
 _CHILD = "</dev/null >/proc/self/fd/8 2>/proc/self/fd/9 8>&- 9>&-"
 
 
@@ -29,29 +47,34 @@ def script(command: Command, cwd: str) -> str:
     Raises:
         InvalidArgumentError: a variable's name that no program could be given.
     """
-    line, inputs = _start(command)
-    steps = [f"cd -P -- {shlex.quote(cwd)} && [ \"$PWD\" = {shlex.quote(cwd)} ] || exit 126", *_exports(command.env)]
-    return f"( {'; '.join(steps)}; exec {_odd(command.env)}{line} ) {_CHILD} {inputs}\nc=$?"
+    place = shlex.quote(cwd)
+    enter = f'cd -P -- {place} && [ "$PWD" = {place} ] || exit 126'
+    return f"( {'; '.join([enter, *_exports(command.env), _start(command)])} ) {_CHILD}\nc=$?"
 
 
-def _start(command: Command) -> tuple[str, str]:
-    """What is executed, and the here-document that it needs."""
+def _start(command: Command) -> str:
+    """What is executed. A long line comes through a pipe: dash loses bytes of here-documents that are not ASCII."""
+    odd = _odd(command.env)
     if command.line is None:
-        return f'/bin/sh -c \'exec "$@"\' sh {shlex.join(command.argv)}', ""
+        return f"exec /bin/sh -c 'exec \"$@\"' sh {odd}{shlex.join(command.argv)}"
+    line = shlex.quote(command.line)
     if len(command.line.encode("utf-8", "surrogateescape")) <= _MAX_WORD:
-        return f"/bin/sh -c {shlex.quote(command.line)}", ""
-    end = secrets.token_hex(16)
-    return "/bin/sh /proc/self/fd/7", f"7<<'{end}'\n{command.line}\n{end}"
+        return f"exec {odd}/bin/sh -c {line}"
+    return f"printf %s {line} | {{ exec 7<&0 </dev/null; exec {odd}/bin/sh /proc/self/fd/7; }}"
 
 
 def _exports(env: Mapping[str, str]) -> list[str]:
-    plain = [f"{name}={shlex.quote(value)}" for name, value in env.items() if _NAME.fullmatch(name)]
+    plain = [f"{name}={shlex.quote(value)}" for name, value in env.items() if _is_plain(name)]
     return [f"export {' '.join(plain)}"] if plain else []
 
 
 def _odd(env: Mapping[str, str]) -> str:
     """A prefix that sets variables whose names the shell does not take."""
-    odd = {name: value for name, value in env.items() if not _NAME.fullmatch(name)}
+    odd = {name: value for name, value in env.items() if not _is_plain(name)}
     if any(not name or "=" in name for name in odd):
         raise InvalidArgumentError("env: a name is empty or holds '='")
     return f"env {shlex.join(f'{name}={value}' for name, value in odd.items())} " if odd else ""
+
+
+def _is_plain(name: str) -> bool:
+    return name not in _SPECIAL and _NAME.fullmatch(name) is not None

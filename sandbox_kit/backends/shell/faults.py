@@ -55,6 +55,8 @@ def _failure(path: str, code: str, before: Sequence[str], after: Sequence[str]) 
         return _told(path, before[-1] if before else "")
     if code == "x":
         return PathExistsError(path)
+    if code == "o":
+        return PathError(path, "the other name is on another file system")
     if code == "c":
         return SandboxConflictError(f"{printable(path)}: replaced by something else meanwhile")
     return parse_spot(after).error(path)

@@ -40,7 +40,7 @@ from sandbox_kit.errors import (
     printable,
 )
 from sandbox_kit.paths import join, left_behind, named, relative, within
-from sandbox_kit.primitives import Authorize, Entry, Operations, Query
+from sandbox_kit.primitives import Authorize, Entry, Operations, Query, settle
 from sandbox_kit.search.matches import Matches, SearchReport
 from sandbox_kit.types import FileInfo, Identity
 
@@ -55,6 +55,9 @@ class ShellFiles(Backend):
 
     _tools: Tools | None = None
     """What the image has; found out on first use."""
+
+    _base: Identity | None = None
+    """Which directory the work directory is: one that is mounted stays that. A subclass sets it to None at a new start."""
 
     _tool_path: str = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin"
     """Where the tools are looked for, first to last: nowhere that commands could put one."""
@@ -162,9 +165,18 @@ class ShellFiles(Backend):
         Raises:
             PathNotDirectoryError: it is no directory.
         """
-        _, spot = self._settled(path, Questions(("ls",), authorize))
+        questions = Questions(("ls",), authorize)
+        at_base = path == "."
+        if at_base and self._base is not None:
+            settle(
+                ("ls",), authorize, tuple(dict.fromkeys((self._typed(path, questions), self._base.name))), self._base
+            )
+            return self._base.name
+        _, spot = self._settled(path, questions)
         if spot.stat is None or not spot.stat.is_dir:
             raise PathNotDirectoryError(path)
+        if at_base:
+            self._base = spot.identity
         return spot.real
 
     def _scandir(

@@ -1,7 +1,8 @@
-"""What is beneath a directory of the sandbox: one ``find``, whose output no name can forge.
+"""What is beneath a directory of the sandbox: the output of ``find``, which no name can forge.
 
-GNU find ends each entry with a NUL. Where find cannot print what stat tells, ``stat`` prints the
-entry's name and ``//``, which no path that find makes can hold.
+GNU find goes down by descriptors, and ends each entry with a NUL. Another one would follow a link
+that takes a directory's place meanwhile, so the shell enters each directory itself. There ``stat``
+prints an entry's name and ``//``, which no name can hold.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sandbox_kit.backends.shell.questions import Questions, names_of
 from sandbox_kit.backends.shell.spool import new_spool
 from sandbox_kit.backends.shell.spots import Spot, Stat, call, parse_spot, parse_stat
 from sandbox_kit.backends.shell.tools import Tools
-from sandbox_kit.errors import PathAccessError
+from sandbox_kit.errors import PathAccessError, SandboxConflictError
 from sandbox_kit.host.unfinished import is_unfinished
 from sandbox_kit.output import Stream
 from sandbox_kit.paths import display, join
@@ -30,6 +31,7 @@ __all__ = ["Found", "Listing", "Walk", "functions", "parse_listing"]
 
 _BATCH = 500
 _BEGUN = b"\0b\0"
+_ENTERED, _LOST = b"//d", b"//c"
 _CLOSED = PathAccessError("").reason
 _KINDS = {"d": 0o040000, "f": 0o100000, "l": 0o120000, "p": 0o010000, "s": 0o140000, "c": 0o020000, "b": 0o060000}
 
@@ -44,21 +46,52 @@ k_list() {
 	[ -d "./$k_n" ] && cd -P "./$k_n" || { k_stat "./$k_n"; return 0; }
 	[ "$PWD" = "$k_o/$k_n" ] || [ "$k_n" = . ] || { k_stop c ''; return 0; }
 	printf 'b\0'
-	LC_ALL=C find . "$@" ENTRIES 2>&9
+	k_entries "$@"
 }
 # PATHS: tell where each link leads
 k_leads() { for k_i; do k_lead "$k_i"; done; }
 """
-_BY_FIND = (
-    r"\( -type d \( ! -readable -o ! -executable \) -printf '!' -o -printf '+' \)"
-    r" -printf '%D %i %y%m %n %s %T@ %P\0'"
-)
-_BY_STAT = "-exec stat -c '%n//{}//' {{}} +"
+_BY_FIND = r"""
+k_entries() {
+	LC_ALL=C find . "$@" \( -type d \( ! -readable -o ! -executable \) -printf '!' -o -printf '+' \) \
+		-printf '%D %i %y%m %n %s %T@ %P\0' 2>&9
+}
+"""
+_BY_STAT = r"""
+k_entries() {
+	k_b=${PWD%/}/
+	LC_ALL=C stat -c '%n//FORM//' -- .
+	if [ -r . ]; then k_below "${2:-0}"; else k_closed .; fi
+}
+k_closed() { printf 'find: %s: Permission denied\n' "$1" >&9; }
+
+# DEPTH: print the entries of the current directory, and those of each directory that can be entered by its name
+k_below() {
+	k_o=${PWD%/}/
+	printf './%s//d//\n' "${k_o#"$k_b"}"
+	LC_ALL=C find . ! -name . -prune -exec stat -c '%n//FORM//' '{}' +
+	[ "$1" != 1 ] || return 0
+	for k_c in * .[!.]* ..?*; do
+		[ -d "./$k_c" ] && [ ! -L "./$k_c" ] || continue
+		k_o=${PWD%/}
+		if [ -r "./$k_c" ] && cd -P "./$k_c" && [ "$PWD" = "$k_o/$k_c" ]; then
+			k_below "$(($1 - 1))" || return
+			k_o=${PWD%/*}
+			cd -P ..
+		else
+			k_c=$k_o/$k_c
+			k_closed "./${k_c#"$k_b"}"
+			cd -P "${k_o:-/}"
+		fi
+		[ "${PWD%/}" = "$k_o" ] || { printf './//c//\n'; return 1; }
+	done
+}
+"""
 
 
 def functions(tools: Tools, form: str) -> str:
     """Return the shell functions of this module; *form* is what stat is to print."""
-    return _LIST.replace("ENTRIES", _BY_FIND if tools.printf else _BY_STAT.format(form))
+    return _LIST + (_BY_FIND if tools.printf else _BY_STAT.replace("FORM", form))
 
 
 @frozen
@@ -81,11 +114,20 @@ def parse_listing(chunks: Iterable[bytes]) -> Iterator[Found]:
 
     Args:
         chunks: the output, in pieces of any size.
+
+    Raises:
+        SandboxConflictError: a directory was moved away while it was being listed.
     """
-    carry = b""
+    carry = place = b""
     for chunk in chunks:
         *whole, carry = _split(carry + chunk)
-        yield from filter(None, map(_entry, whole))
+        for record in whole:
+            if record.endswith(_ENTERED):
+                place = record.removesuffix(_ENTERED)
+            elif record.endswith(_LOST):
+                raise SandboxConflictError("a directory was moved while it was being listed")
+            elif (found := _entry(place, record)) is not None:
+                yield found
 
 
 def _split(data: bytes) -> list[bytes]:
@@ -93,7 +135,10 @@ def _split(data: bytes) -> list[bytes]:
     return data.split(b"\0") if data[:1] in (b"+", b"!") else data.split(b"//\n")
 
 
-def _entry(record: bytes) -> Found | None:
+def _entry(place: bytes, record: bytes) -> Found | None:
+    """Return the entry that a record tells of; *place* is the directory that it was met in, or nothing."""
+    if place:
+        record = place + record.removeprefix(b"./")
     text = record.decode("utf-8", "surrogateescape")
     if text[:1] not in ("+", "!"):
         name, _, told = text.partition("//")

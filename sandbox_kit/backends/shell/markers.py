@@ -10,8 +10,8 @@ from attrs import field, frozen
 
 __all__ = ["Bounds", "Reader"]
 
-_MAX_CODE = 16
-"""The most bytes that an exit code and the line's end take."""
+_MAX_CODE = 48
+"""The most bytes that a number and the line's end take."""
 
 
 @frozen
@@ -20,7 +20,7 @@ class Bounds:
 
     Attributes:
         begin: what stands before it. It ends the line.
-        end: what stands after it, followed by a blank, the exit code and a line's end.
+        end: what stands after it, followed by a blank, a number and a line's end.
     """
 
     begin: bytes = field(factory=lambda: secrets.token_hex(16).encode())
@@ -83,7 +83,7 @@ def _code(data: bytes) -> int | None:
     line, newline, _ = data.partition(b"\n")
     if not newline and len(data) < _MAX_CODE:
         return None
-    return int(line) if re.fullmatch(rb" \d{1,3}", line) else 255
+    return int(line) if re.fullmatch(rb" \d{1,40}", line) else 255
 
 
 def _overlap(data: bytes, mark: bytes) -> int:

@@ -6,6 +6,7 @@ other shells too; while one of those is in use it only says that it has not, and
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,33 +14,64 @@ from contextlib import contextmanager, suppress
 
 from attrs import define
 
-from sandbox_kit.backends.shell.loop import Call, Loop, Take
+from sandbox_kit.backends.shell.limits import TELL, keeping
+from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.errors import SandboxClosedError, SandboxError, SandboxTimeoutError, SandboxUnavailableError
 
 __all__ = ["Shells"]
 
-_READY = "trap hold=1 USR1; echo $$ >&8"
+_READY = f"umask 0002; trap hold=1 USR1; {{ echo $$; {TELL}; }} >&8"
 _SWEEP = "kill -9 -1"
 """Ends every process of the shell's user but the shell itself, at once: a builtin, and nothing is forked past it."""
 
-_COMMAND = f'{{held}}\n{{body}}\nif [ "$hold" ]; then s=1; else {_SWEEP}; fi; hold='
-_OPEN_WITHIN = 30.0
+_CLEAN = f"{_SWEEP}; limits || exit"
+"""The same, and the end of a shell whose limits were lowered: it would hold all later commands to them."""
+
+_COMMAND = f'{{held}}\n{{body}}\nif [ "$hold" ]; then s=1; else {_CLEAN}; s={{proof}}; fi; hold='
+_SIGNAL = """
+kill -{signal} {pid}; kids=
+[ ! -e /proc/$$/task/$$/children ] || read -r kids </proc/{pid}/task/{pid}/children
+[ "$kids" ] || [ ! -e /proc/$$/task/$$/children ]; c=$?
+"""
+"""Has another shell heed a signal; whether a command of that runs on then, as far as the system tells."""
+
+_OPEN_WITHIN = 10.0
 _END_WITHIN = 10.0
-"""Seconds that killing, and what goes on beside a command that has ended, may take."""
+"""Seconds that opening a shell may take; and killing, or what goes on beside a command that has ended."""
 
-_PATIENCE = 5.0
-"""After so many silent seconds a shell is looked after: a command may have stopped it."""
+_SWEPT_WITHIN = 2.0
+"""Seconds that a shell which another may disturb has for a sweep."""
 
+_SETTLED_WITHIN = 40.0
+"""Seconds that all of this together may take."""
+
+_PAUSE = 0.005
 _KEPT = 4
 """How many idle shells are kept."""
 
 
 @define(eq=False)
 class _Shell:
-    """A shell, and its process id in the sandbox."""
+    """A shell, and its process id in the sandbox.
+
+    Attributes:
+        lesson: what it has to be told before its first command.
+        sweeps: how many sweeps there had been when it was last known to live.
+        idle: how often in a row it did nothing when it should have answered.
+        lent: whether programs of the sandbox have run in it for file calls, which root's commands may have replaced.
+    """
 
     loop: Loop
     pid: int
+    lesson: str
+    sweeps: int
+    idle: int = 0
+    lent: bool = False
+
+    def taught(self, script: str) -> str:
+        """*script*, after what the shell has yet to be told."""
+        lesson, self.lesson = self.lesson, ""
+        return f"{lesson}\n{script}"
 
 
 @define(eq=False)
@@ -48,9 +80,11 @@ class _Lease:
 
     Attributes:
         drain: brings the call to its end; None where it ends soon by itself.
+        lent: whether the call has its shell.
     """
 
     drain: Callable[[], None] | None
+    lent: bool = False
 
 
 class Shells:
@@ -58,23 +92,38 @@ class Shells:
 
     Args:
         open_loop: starts a shell in the sandbox.
+        in_company: whether processes of other users may run. They may have been handed what a shell that ran a
+            command writes to, and read along for as long as they live; no such shell is used again.
+        end_all: ends every process in the sandbox, and the sandbox with them, where killing the user's did not work.
     """
 
-    def __init__(self, open_loop: Callable[[], Loop]) -> None:
+    def __init__(
+        self, open_loop: Callable[[], Loop], in_company: Callable[[], bool], end_all: Callable[[], None]
+    ) -> None:
         self._open_loop = open_loop
+        self._in_company = in_company
+        self._end_all = end_all
         self._turn = threading.Lock()
         self._change = threading.Condition()
         self._idle: list[_Shell] = []
         self._leases: list[_Lease] = []
         self._running: _Shell | None = None
         self._sweeping = False
+        self._sweeps = 0
+        self._left = False
+        self._heard = True
         self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a command of the user runs."""
+        return self._turn.locked()
 
     def run(self, body: str, take: Take, deadline: float | None) -> int:
         """Run a script that untrusted commands are a part of, and end all that it leaves running.
 
         Args:
-            body: as for :meth:`Loop.call`.
+            body: as for :meth:`Loop.call`; it reads nothing.
             take: the same.
             deadline: on the clock of :func:`time.monotonic`; it counts the wait for commands before this one.
 
@@ -86,18 +135,17 @@ class Shells:
             SandboxUnavailableError: the shell, the sandbox or what runs it is gone; the same.
         """
         with self._my_turn(deadline):
-            shell = self._take()
+            shell = self._take_clean()
+            self._left = self._heard = True
             with self._change:
                 held = "hold=1" if self._leases else ":"
                 self._running = shell
-            try:
-                call = shell.loop.call(_COMMAND.format(held=held, body=body), take, deadline)
-                self._see_through(call, shell)
-            except BaseException:
-                self._recover()
-                raise
-            self._settle(shell, swept=not call.told)
-            return call.finish()
+            proof = secrets.randbits(128)
+            script = shell.taught(_COMMAND.format(held=held, body=body, proof=proof))
+            call = shell.loop.call(script, take, deadline, on_silence=lambda: self._wake(shell))
+            code = call.finish()
+            self._settle(shell, swept=call.told == proof)
+        return code
 
     @contextmanager
     def exclusively(self, deadline: float | None) -> Iterator[None]:
@@ -107,6 +155,7 @@ class Shells:
             SandboxTimeoutError: the deadline came before the turn.
         """
         with self._my_turn(deadline):
+            self._left = self._heard = True
             try:
                 yield
             finally:
@@ -121,12 +170,10 @@ class Shells:
         """
         lease = _Lease(drain)
         with self._change:
-            self._wait(lambda: not self._sweeping, _END_WITHIN)
             self._leases.append(lease)
         shell = None
         try:
-            shell = self._take()
-            self._hold_back_sweep(shell.loop)
+            shell = self._lend(lease)
             yield shell.loop
         finally:
             with self._change:
@@ -134,14 +181,6 @@ class Shells:
                 self._change.notify_all()
             if shell is not None:
                 self._give_back(shell)
-
-    def kill_all(self) -> None:
-        """End every process of the user, the shells too.
-
-        Raises:
-            SandboxUnavailableError: what runs the sandbox is gone.
-        """
-        self._recover()
 
     def close(self) -> None:
         """Let go of every shell."""
@@ -151,73 +190,150 @@ class Shells:
         for shell in idle:
             shell.loop.close()
 
-    def _see_through(self, call: Call, shell: _Shell) -> None:
-        while not call.done:
-            if not call.step(patience=_PATIENCE):
-                self._wake(shell)
-
     def _wake(self, shell: _Shell) -> None:
-        """Have a shell go on that a command may have stopped."""
+        """Have a shell go on that a command may have stopped.
+
+        Raises:
+            SandboxUnavailableError: it runs nothing and does not say so: a command has spoiled it.
+        """
+        self._heard = False
         other = self._open()
+        self._heard = True
+        idle = 0
         try:
-            other.loop.run(f"kill -CONT {shell.pid}", _nowhere, time.monotonic() + _OPEN_WITHIN)
+            with suppress(SandboxUnavailableError):  # the one that goes on ends the other
+                script = _SIGNAL.format(signal="CONT", pid=shell.pid)
+                idle = other.loop.run(script, _nowhere, time.monotonic() + _OPEN_WITHIN)
         finally:
             other.loop.close()
+        shell.idle = shell.idle + 1 if idle else 0
+        if shell.idle > 1:
+            raise SandboxUnavailableError("the shell in the sandbox does not answer")
 
-    def _hold_back_sweep(self, loop: Loop) -> None:
-        """Have the command that runs, if one does, not end this shell with its own leftovers."""
+    def _lend(self, lease: _Lease) -> _Shell:
+        """A shell that the end of the command that runs, if one does, will not kill."""
+        while True:
+            with self._change:
+                self._wait(lambda: not self._sweeping, _SETTLED_WITHIN)
+                running, sweeps = self._running, self._sweeps
+            shell = self._spare(running, sweeps)
+            with self._change:
+                lease.lent = shell is not None and not self._sweeping and shell.sweeps == self._sweeps
+            if shell is not None and lease.lent:
+                shell.lent = True
+                return shell
+            if shell is not None:
+                shell.loop.close()
+
+    def _spare(self, running: _Shell | None, sweeps: int) -> _Shell | None:
+        """A shell beside the one that runs a command; None where the end of that command has killed it."""
+        shell = None
+        try:
+            shell = self._take()
+            if running is None or self._hold_back(running, shell):
+                return shell
+            shell.loop.close()
+            return None
+        except BaseException as error:
+            if shell is not None:
+                shell.loop.close()
+            if not isinstance(error, SandboxUnavailableError) or (running is None and sweeps == self._sweeps):
+                raise
+        if running is not None and not self._has_ended(running, _SETTLED_WITHIN):
+            raise SandboxTimeoutError("what else uses the sandbox took too long", _SETTLED_WITHIN)
+        return None
+
+    def _hold_back(self, running: _Shell, shell: _Shell) -> bool:
+        """Have the command that runs not end *shell* with its own leftovers; False when it has ended."""
+        until = time.monotonic() + _END_WITHIN
+        while shell.loop.run(_SIGNAL.format(signal="USR1", pid=running.pid), _nowhere, until):
+            if self._has_ended(running, _PAUSE):
+                return False
+        return True
+
+    def _has_ended(self, running: _Shell, within: float) -> bool:
+        """Wait at most *within* seconds for a command to end; whether it has."""
         with self._change:
-            running = self._running
-        if running is not None:
-            loop.run(f"kill -USR1 {running.pid}", _nowhere, time.monotonic() + _END_WITHIN)
+            return self._change.wait_for(lambda: self._running is not running, within)
 
     def _settle(self, shell: _Shell, *, swept: bool) -> None:
-        """After a command: see that nothing of it is left, and that no dead shell is kept."""
-        with self._change:
-            self._running = None
-            self._sweeping = True
-        try:
+        """After a command: see that nothing of it is left, and that no shell is kept that it may have touched."""
+        kept: _Shell | None = shell
+        with self._sweep():
             if not swept:
                 self._end_leases()
-                shell.loop.run(_SWEEP, _nowhere, time.monotonic() + _END_WITHIN)
-            self._drop_idle()
-        finally:
-            self._done_sweeping()
+                kept = self._sweep_by(shell)
+            self._left = False
+        if kept is None:
+            raise SandboxUnavailableError("what the command left could only be ended with the sandbox")
+        self._keep(kept)
+
+    def _keep(self, shell: _Shell) -> None:
+        """Give back the shell that has swept."""
+        if self._in_company():
+            shell.loop.close()
+        shell.sweeps = self._sweeps
         self._give_back(shell)
 
+    def _sweep_by(self, shell: _Shell) -> _Shell | None:
+        """Kill whatever else the user runs by *shell*, or by a new one: what still runs may take what *shell* says."""
+        try:
+            shell.loop.run(shell.taught(_CLEAN), _nowhere, time.monotonic() + _SWEPT_WITHIN)
+        except SandboxError:
+            return self._sweep_anew()
+        return shell
+
     def _recover(self) -> None:
-        """After a failure: kill whatever the user runs, by a new shell."""
+        """After a failure: kill whatever the user runs, by a new shell, or else all that runs.
+
+        Raises:
+            SandboxUnavailableError: what runs the sandbox is gone, or is not heard of.
+        """
+        shell = None
+        with self._sweep():
+            self._end_leases()
+            if not self._closed:
+                shell = self._sweep_anew()
+            self._left = False
+        if shell is not None:
+            self._keep(shell)
+
+    def _sweep_anew(self) -> _Shell | None:
+        loop = self._open_loop()
+        try:
+            return self._ready(loop, first=_SWEEP)
+        except SandboxError:
+            self._end_all()
+            return None
+
+    @contextmanager
+    def _sweep(self) -> Iterator[None]:
+        """Lend no shell meanwhile, and keep none that was there before."""
         with self._change:
             self._running = None
             self._sweeping = True
-        try:
-            self._end_leases()
-            self._drop_idle()
-            if not self._closed:
-                shell = self._open(first=_SWEEP)
-                self._give_back(shell)
-        finally:
-            self._done_sweeping()
-
-    def _done_sweeping(self) -> None:
-        with self._change:
-            self._sweeping = False
             self._change.notify_all()
+        try:
+            yield
+        finally:
+            with self._change:
+                self._sweeping = False
+                self._sweeps += 1
+                idle, self._idle = self._idle, []
+                self._change.notify_all()
+            for shell in idle:
+                shell.loop.close()
 
     def _end_leases(self) -> None:
+        """Wait for calls that go on beside the command, or have them take all that is still to come."""
         with self._change:
-            drains = [lease.drain for lease in self._leases if lease.drain is not None]
-        for drain in drains:
+            lent = [lease for lease in self._leases if lease.lent]
+            waited_for = {id(lease) for lease in lent if lease.drain is None}
+        for drain in [lease.drain for lease in lent if lease.drain is not None]:
             with suppress(SandboxError):
                 drain()
         with self._change, suppress(SandboxTimeoutError):
-            self._wait(lambda: all(lease.drain is not None for lease in self._leases), _END_WITHIN)
-
-    def _drop_idle(self) -> None:
-        with self._change:
-            idle, self._idle = self._idle, []
-        for shell in idle:
-            shell.loop.close()
+            self._wait(lambda: waited_for.isdisjoint(map(id, self._leases)), _END_WITHIN)
 
     def _wait(self, until: Callable[[], bool], seconds: float) -> None:
         if not self._change.wait_for(until, seconds):
@@ -225,12 +341,20 @@ class Shells:
 
     @contextmanager
     def _my_turn(self, deadline: float | None) -> Iterator[None]:
+        """One command at a time; what it leaves after an error is ended, at the latest before the next."""
         timeout = -1 if deadline is None else max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))
         if not self._turn.acquire(timeout=timeout):
             raise SandboxTimeoutError("other commands had the sandbox until the time limit")
         try:
+            if self._left:
+                self._recover()
             yield
+        except BaseException:
+            if self._left and self._heard:
+                self._recover()
+            raise
         finally:
+            self._running = None
             self._turn.release()
 
     def _take(self) -> _Shell:
@@ -243,22 +367,42 @@ class Shells:
                     return shell
         return self._open()
 
+    def _take_clean(self) -> _Shell:
+        """A shell that nothing looks into which file calls may have left behind."""
+        shell = self._take()
+        if not shell.lent:
+            return shell
+        with self._change:
+            alone = self._sweeping = not self._leases
+        if not alone:
+            shell.loop.close()
+            return self._open()
+        with self._sweep():
+            shell.loop.run(shell.taught(_CLEAN), _nowhere, time.monotonic() + _END_WITHIN)
+        shell.sweeps, shell.lent = self._sweeps, False
+        return shell
+
     def _give_back(self, shell: _Shell) -> None:
         with self._change:
-            keep = not (shell.loop.lost or self._closed) and len(self._idle) < _KEPT
+            lives = shell.sweeps == self._sweeps and not shell.loop.lost
+            keep = lives and not self._closed and len(self._idle) < _KEPT
             if keep:
                 self._idle.append(shell)
         if not keep:
             shell.loop.close()
 
-    def _open(self, first: str = ":") -> _Shell:
-        loop = self._open_loop()
+    def _open(self) -> _Shell:
+        return self._ready(self._open_loop())
+
+    def _ready(self, loop: Loop, first: str = ":") -> _Shell:
+        sweeps = self._sweeps
         printed = bytearray()
         loop.run(f"{first}; {_READY}", lambda _, data: printed.extend(data), time.monotonic() + _OPEN_WITHIN)
-        if not printed.strip().isdigit():
+        pid, _, limits = printed.decode(errors="replace").partition("\n")
+        if not pid.isdecimal():
             loop.close()
             raise SandboxUnavailableError(f"the shell in the sandbox does not work: it said {bytes(printed[:100])!r}")
-        return _Shell(loop, int(printed))
+        return _Shell(loop, int(pid), keeping(limits), sweeps)
 
 
 def _nowhere(_stream: str, _data: bytes) -> None:

@@ -23,6 +23,7 @@ _TRIALS = {
     "replace": "k_option mv -T /proc/- /proc/-/-",
     "into": "k_option ln -sT - /proc/-/-",
     "exact": "dd count=0 iflag=fullblock,count_bytes,skip_bytes status=none",
+    "sure": "k_option rm --one-file-system -f -- /proc/-",
     "nul": "printf 'a\\0needle\\n' | grep -q needle",
 }
 """What a tool may be able to do beyond POSIX, and what succeeds where it is."""
@@ -49,6 +50,7 @@ class Tools:
         fstat: whether ``stat`` describes its standard input as ``-``, as GNU's.
         replace: whether ``mv`` has ``-T``.
         into: whether ``ln`` has ``-T``.
+        sure: whether ``rm`` goes down by descriptors, as GNU's, never through what became a link.
         grep: whether ``grep`` is GNU's, with records that no name can forge.
         nul: whether ``grep`` looks past a NUL.
     """
@@ -57,6 +59,7 @@ class Tools:
     fstat: bool
     replace: bool
     into: bool
+    sure: bool
     grep: bool
     nul: bool
 
@@ -90,5 +93,5 @@ def probe(loop: Loop, timeout: float, path: str) -> Tools:
         raise UnsupportedError(f"file operations need {', '.join(missing)} in the sandbox's image")
     if "+exact" not in words:
         raise UnsupportedError("file operations need a dd with iflag=fullblock,count_bytes,skip_bytes in the image")
-    able = {name: f"+{name}" in words for name in ("printf", "fstat", "replace", "into", "nul")}
+    able = {name: f"+{name}" in words for name in ("printf", "fstat", "replace", "into", "sure", "nul")}
     return Tools(**able, grep=answer == _ANSWER)

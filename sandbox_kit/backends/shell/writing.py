@@ -67,24 +67,30 @@ k_put() {
 	k_tmp=$2 k_text=$7
 	umask "${4:-$k_umask}"
 	set -C
-	{ set +C; umask "$k_umask"; k_fill "$3" "$2"; } 2>&8 >"./$2" || { set +C; umask "$k_umask"; k_failed; return; }
-	[ ! "$5" ] || k_fit "$2" "$5" "$6"
+	{ set +C; umask "$k_umask"; k_fill "$3" "$2" && k_moded "$6"; } 2>&8 >"./$2" || {
+		set +C; umask "$k_umask"; k_failed; return
+	}
+	[ ! "$5" ] || k_fit "$2" "$5"
 }
 
 # DIRECTORY FRESH COUNT [NAME MODE]: add to that file
 k_add() {
 	k_at "$1" || return
 	k_tmp=$2
-	[ -f "./$2" ] && [ ! -L "./$2" ] || { k_stop c ''; return; }
-	{ k_take "$3" "$2"; } 2>&8 >>"./$2" || { k_failed; return; }
-	[ ! "$4" ] || k_fit "$2" "$4" "$5"
+	{
+		[ "$(stat -c %d:%i -- "./$2")" = "$(stat -L -c %d:%i /proc/self/fd/7)" ] || { k_stop c ''; return; }
+		{ k_take "$3" "$2" && k_moded "$5"; } 2>&8 >>/proc/self/fd/7 || { k_failed; return; }
+	} 7<"./$2" || { k_failed; return; }
+	[ ! "$4" ] || k_fit "$2" "$4"
 }
 
-# FRESH NAME MODE: give the new file its mode and its place
-k_fit() { k_moded "$1" "$3" && k_replace "$1" "$2" || { rm -f -- "./$1"; return 1; }; }
-k_moded() {
-	[ ! "$2" ] || k_try chmod "$2" "./$1" || return
-	[ -f "./$1" ] && [ ! -L "./$1" ] || k_stop c ''
+# MODE: give it to the new file, by its descriptor
+k_moded() { [ ! "$1" ] || LC_ALL=C chmod "$1" /proc/self/fd/1 || { rm -f -- "./$k_tmp"; return 1; }; }
+
+# FRESH NAME: give the new file its place
+k_fit() {
+	if [ -f "./$1" ] && [ ! -L "./$1" ]; then k_replace "$1" "$2"; else k_stop c ''; fi ||
+		{ rm -f -- "./$1"; return 1; }
 }
 k_replace() {
 	k_move "$1" "$2" 2>/dev/null && return
@@ -111,7 +117,7 @@ k_over() {
 			k_try dd if=/dev/null of=/proc/self/fd/7 bs=1 seek="$7" count=0 status=none || return
 			[ ! "$8" ] || k_try chmod "$8" /proc/self/fd/7 || return
 		fi
-	} 2>&8 7<>"./$2" || k_failed
+	} 2>&8 7<"./$2" || k_failed
 }
 k_take_over() {
 	printf 'g\0' >&8

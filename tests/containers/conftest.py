@@ -1,0 +1,41 @@
+"""Sandboxes for the tests of this directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from engine.daemon import Engine
+
+from sandbox_kit.backends.docker import DockerSandbox
+from sandbox_kit.backends.docker import engine as docker_engine
+from sandbox_kit.backends.shell import loop, shells
+
+from .channels import MakeBox, boxes
+
+
+@pytest.fixture(scope="module")
+def make_box(engine: Engine) -> Iterator[MakeBox]:
+    """Starts a sandbox, of an image, that lasts for the module."""
+    with boxes(engine) as make:
+        yield make
+
+
+@pytest.fixture(scope="module", params=[1000, 0], ids=["user", "root"])
+def box(request: pytest.FixtureRequest, image: str, make_box: MakeBox) -> DockerSandbox:
+    """A sandbox of each image, for a user and for root without capabilities."""
+    return make_box(image, user=request.param)
+
+
+@pytest.fixture(scope="module", params=[1000, 0], ids=["user", "root"])
+def python_box(request: pytest.FixtureRequest, debian_image: str, make_box: MakeBox) -> DockerSandbox:
+    """The same of the image that has Python."""
+    return make_box(debian_image, user=request.param)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that decide nothing are short."""
+    monkeypatch.setattr(loop, "_SILENCE", 0.5)
+    monkeypatch.setattr(shells, "_OPEN_WITHIN", 3.0)
+    monkeypatch.setattr(docker_engine, "_ANSWER_PROMPTLY", 2)
