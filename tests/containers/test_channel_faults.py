@@ -18,7 +18,7 @@ from engine.daemon import Engine
 from engine.images import ensure_image
 
 from sandbox_kit.backends.docker import DockerSandbox
-from sandbox_kit.errors import SandboxClosedError, SandboxError, SandboxTimeoutError, SandboxUnavailableError
+from sandbox_kit.errors import SandboxError, SandboxTimeoutError, SandboxUnavailableError
 from sandbox_kit.types import Limits
 
 from .channels import GUARD, MakeBox, boxes, works
@@ -191,7 +191,7 @@ def _in_child(box: DockerSandbox) -> int:
     for call in calls:
         try:
             call()
-        except SandboxClosedError:
+        except SandboxUnavailableError:
             continue
         except BaseException:
             allowed += 10

@@ -17,7 +17,7 @@ from sandbox_kit.errors import CommandTimeoutError, SandboxClosedError
 from .channels import GUARD, MakeBox, nothing_left, works
 
 THREADS = 8
-ROUNDS = 8
+ROUNDS = 5
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from engine.daemon import Engine
 
 from sandbox_kit import Runtime
 from sandbox_kit.backends.docker import DockerSandbox, container, leases
+from sandbox_kit.backends.docker.terms import Terms, Workspace
 from sandbox_kit.errors import (
     InvalidArgumentError,
     PathAccessError,
@@ -228,8 +229,11 @@ def test_a_renewal_that_fails_or_hangs_stops_no_other() -> None:
     def fail() -> None:
         raise RuntimeError("broken")
 
+    def hang() -> None:
+        let_go.wait()
+
     let_go = threading.Event()
-    hanging, failing = Renewed(lambda: let_go.wait() and None), Renewed(fail)
+    hanging, failing = Renewed(hang), Renewed(fail)
     try:
         for each in (hanging, failing):
             leases.keep(each.renew, 0.3)
@@ -330,13 +334,12 @@ def test_one_configuration_told_in_two_ways_is_no_conflict(made: Callable[..., D
 
 
 def test_the_order_of_a_runtimes_variables_is_no_other_configuration() -> None:
-    workspace = container.Workspace("volume")
+    workspace = Workspace("volume")
     one, other = (
-        container.Terms(Runtime("base", env=env), "/w", workspace)
-        for env in ({"A": "1", "B": "2"}, {"B": "2", "A": "1"})
+        Terms(Runtime("base", env=env), "/w", workspace) for env in ({"A": "1", "B": "2"}, {"B": "2", "A": "1"})
     )
     assert one.digest() == other.digest()
-    assert one.digest() != container.Terms(Runtime("base"), "/w", workspace).digest()
+    assert one.digest() != Terms(Runtime("base"), "/w", workspace).digest()
 
 
 def test_persist_keeps_what_was_installed_until_a_purge(

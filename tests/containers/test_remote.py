@@ -229,7 +229,9 @@ def breaking_off(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
         def do_GET(self) -> None:
             known = self.path.endswith("/version")
-            self.answer(200 if known else 404, b'{"ApiVersion": "1.41"}' if known else b'{"message": "none"}')
+            self.answer(
+                200 if known else 404, b'{"ApiVersion": "1.41"}' if known else b'{"message": "No such image: x"}'
+            )
 
         def do_POST(self) -> None:
             self.send_response(200)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from attrs import asdict, field, frozen
 from docker.errors import NotFound
 from docker.types import LogConfig, Mount
 
@@ -16,11 +14,10 @@ from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
 from sandbox_kit.backends.docker.preparing import Prepared
 from sandbox_kit.backends.docker.shellcopy import PLACE
+from sandbox_kit.backends.docker.terms import Terms
 from sandbox_kit.errors import SandboxConflictError, SandboxUnavailableError
-from sandbox_kit.runtime import Runtime
-from sandbox_kit.types import Limits
 
-__all__ = ["Terms", "Workspace", "bring_up", "end"]
+__all__ = ["bring_up", "end"]
 
 ID = "sandbox-kit.id"
 CONFIG = "sandbox-kit.config"
@@ -46,57 +43,10 @@ _CPU_PERIOD = 100_000
 _REMOVED_WITHIN = 10
 """Seconds that another, such as the engine itself, may take to remove a container."""
 
+_MADE_WITHIN = 10.0
+"""Seconds that another process may take to make one whose name it has taken."""
 
-@frozen
-class Workspace:
-    """What is mounted at the work directory.
-
-    Attributes:
-        source: a volume's name, or a directory of the engine's machine.
-        bound: whether it is a directory.
-        ours: whether the library makes the volume, and purges it.
-    """
-
-    source: str
-    bound: bool = False
-    ours: bool = False
-
-
-@frozen
-class Terms:
-    """What a container is made with; two that differ in any of it are two configurations.
-
-    Attributes:
-        image: as the caller named it.
-        user: as the caller named it.
-        network: a network mode of the engine.
-        read_only: whether the root file system is.
-        oci_runtime: such as ``"runsc"``; None is the engine's own.
-        labels: of the caller's.
-        env: variables for every command.
-        persist: whether the container is kept when it has ended.
-        lease: seconds after which it ends when nobody renews it; None for never.
-    """
-
-    image: str | Runtime
-    work_dir: str
-    workspace: Workspace
-    user: str | None = None
-    network: str = "none"
-    read_only: bool = False
-    oci_runtime: str | None = None
-    limits: Limits = field(factory=Limits)
-    labels: Mapping[str, str] = field(factory=dict)
-    env: Mapping[str, str] = field(factory=dict)
-    persist: bool = False
-    lease: float | None = None
-
-    def digest(self) -> str:
-        """What tells two configurations apart."""
-        told = asdict(self)
-        if self.limits.cpus is not None:
-            told["limits"]["cpus"] = float(self.limits.cpus)
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+_PAUSE = 0.05
 
 
 @contextmanager
@@ -124,23 +74,24 @@ def _obtain(
     undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared
 ) -> tuple[str, bool]:
     """The id of the container, and whether it is new; *undo* is told how to leave all as it was."""
-    found = find(engine, name, sandbox_id, terms)
-    if found is None:
-        try:
-            return _make(undo, engine, name, sandbox_id, terms, prepared), True
-        except SandboxConflictError:
-            found = find(engine, name, sandbox_id, terms)
-            if found is None:
-                raise
+    until = time.monotonic() + _MADE_WITHIN
+    while (found := find(engine, name, sandbox_id, terms)) is None:
+        made = _make(undo, engine, name, sandbox_id, terms, prepared)
+        if made is not None:
+            return made, True
+        if time.monotonic() > until:
+            raise SandboxConflictError(f"another process has taken the name {name!r}, but made no container")
+        time.sleep(_PAUSE)
     if found["State"]["Status"] == "exited":
         undo.callback(halt, engine, found["Id"])
     return str(found["Id"]), False
 
 
-def _make(undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared) -> str:
+def _make(undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared) -> str | None:
     """Make the volume, where it is the library's, and the container.
 
-    Whoever is slower than another process at making the container leaves the volume to that.
+    Returns:
+        The container's id; None where another was quicker, to whom the volume is left.
     """
     with ExitStack() as failing:
         volume = terms.workspace.source
@@ -150,7 +101,7 @@ def _make(undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Te
             container = create(engine, name, sandbox_id, terms, prepared)
         except SandboxConflictError:
             failing.pop_all()
-            raise
+            return None
         undo.push(failing.pop_all())
     undo.callback(remove, engine, container)
     return container

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import posixpath
-import re
 import time
 import warnings
 import weakref
@@ -17,15 +15,23 @@ from uuid import uuid4
 
 from attrs import frozen
 
-from sandbox_kit.arguments import check_string, check_timeout, command
+from sandbox_kit.arguments import check_timeout, command
 from sandbox_kit.backends.docker import container as containers
 from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.building import build
-from sandbox_kit.backends.docker.container import Terms, Workspace
 from sandbox_kit.backends.docker.engine import Engine, connect
 from sandbox_kit.backends.docker.preparing import prepare
 from sandbox_kit.backends.docker.running import Running
-from sandbox_kit.backends.docker.shellcopy import PLACE
+from sandbox_kit.backends.docker.terms import (
+    NAME,
+    Terms,
+    check_flag,
+    check_labels,
+    check_limits,
+    check_text,
+    check_work_dir,
+    check_workspace,
+)
 from sandbox_kit.backends.shell.files import ShellFiles
 from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.contract import Backend, Process, Sandbox
@@ -48,8 +54,6 @@ __all__ = ["DockerSandbox"]
 
 _log = logging.getLogger("sandbox_kit")
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_WORK_DIR = "/workspace"
 _PROBE = """\
 [ -w . ] && [ -x . ]; c=$?
 if m=$(LC_ALL=C mkdir {name} 2>&1); then rmdir {name}
@@ -123,17 +127,17 @@ class DockerSandbox(ShellFiles, Sandbox):
         self._sandbox_id = uuid4().hex[:12] if sandbox_id is None else _checked_id(sandbox_id)
         self._temporary = sandbox_id is None and workspace is None
         self._terms = Terms(
-            image=image if isinstance(image, Runtime) else _text(image, "image"),
-            work_dir=_work_dir(work_dir, image),
-            workspace=_workspace(workspace, self._sandbox_id),
+            image=image if isinstance(image, Runtime) else check_text(image, "image"),
+            work_dir=check_work_dir(work_dir, image),
+            workspace=check_workspace(workspace, self._sandbox_id),
             user=None if user is None else str(user),
-            network=_text(network, "network"),
-            read_only=_flag(read_only, "read_only"),
-            oci_runtime=None if oci_runtime is None else _text(oci_runtime, "oci_runtime"),
-            limits=_limits(limits),
-            labels=_labels(labels),
+            network=check_text(network, "network"),
+            read_only=check_flag(read_only, "read_only"),
+            oci_runtime=None if oci_runtime is None else check_text(oci_runtime, "oci_runtime"),
+            limits=check_limits(limits),
+            labels=check_labels(labels),
             env=given.env,
-            persist=_flag(persist, "persist"),
+            persist=check_flag(persist, "persist"),
             lease=check_timeout(lease, "lease"),
         )
         self.default_timeout = check_timeout(default_timeout, "default_timeout")
@@ -376,59 +380,6 @@ def _nowhere(_stream: str, _data: bytes) -> None:
 
 
 def _checked_id(sandbox_id: str) -> str:
-    if not isinstance(sandbox_id, str) or not _ID.fullmatch(sandbox_id):
+    if not isinstance(sandbox_id, str) or not NAME.fullmatch(sandbox_id):
         raise InvalidArgumentError(f"sandbox_id: {sandbox_id!r} is not 1 to 64 of A-Za-z0-9._-, the first alphanumeric")
     return sandbox_id
-
-
-def _text(value: str, name: str) -> str:
-    if not check_string(value, name).strip() or "\0" in value:
-        raise InvalidArgumentError(f"{name}: {value!r} is empty, or holds a NUL")
-    return value
-
-
-def _flag(value: bool, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidArgumentError(f"{name}: is a bool, not {type(value).__name__}")
-    return value
-
-
-def _limits(value: Limits | None) -> Limits:
-    if value is not None and not isinstance(value, Limits):
-        raise InvalidArgumentError(f"limits: is a Limits, not {type(value).__name__}")
-    return value or Limits()
-
-
-def _labels(value: Mapping[str, str] | None) -> dict[str, str]:
-    labels = {} if value is None else value
-    if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
-        raise InvalidArgumentError(f"labels: {labels!r} is not a mapping of texts to texts")
-    return dict(labels)
-
-
-def _work_dir(work_dir: str | None, image: str | Runtime) -> str:
-    if work_dir is None and isinstance(image, Runtime):
-        work_dir = image.work_dir
-    return _WORK_DIR if work_dir is None else _absolute(work_dir)
-
-
-def _absolute(work_dir: str) -> str:
-    if not isinstance(work_dir, str) or not work_dir.startswith("/") or "\0" in work_dir:
-        raise InvalidArgumentError(f"work_dir: {work_dir!r} is not an absolute path")
-    name = posixpath.normpath("/" + work_dir.strip("/"))
-    ours = any(f"{name}/".startswith(f"{place}/") for place in (PLACE, leases.PLACE))
-    if ours or name in ("/", "/proc", "/dev", "/sys") or ".." in work_dir.split("/"):
-        raise InvalidArgumentError(f"work_dir: nothing can be mounted at {work_dir!r}")
-    return name
-
-
-def _workspace(workspace: str | PathLike[str] | None, sandbox_id: str) -> Workspace:
-    if workspace is None:
-        return Workspace(f"sandbox-kit-{sandbox_id}", ours=True)
-    if not isinstance(workspace, str | PathLike) or not isinstance(os.fspath(workspace), str):
-        raise InvalidArgumentError(f"workspace: {workspace!r} is neither a text nor a path")
-    if isinstance(workspace, str) and "/" not in workspace:
-        if not _ID.fullmatch(workspace):
-            raise InvalidArgumentError(f"workspace: {workspace!r} is neither a volume's name nor a path")
-        return Workspace(workspace)
-    return Workspace(os.path.abspath(os.fspath(workspace)), bound=True)

@@ -27,6 +27,8 @@ _SSH = 'exec 3<&0; ssh -o BatchMode=yes -o LogLevel=ERROR "$@" <&3 3<&- &'
 """In the background of a shell that ends at once, so that it is no child of this process."""
 
 _CLOSED = (errno.EBADF, errno.EINVAL)
+"""What accepting on a socket that was closed here ends with."""
+
 _PAUSE = 0.1
 """Seconds until connections are accepted again after an error, of too many open files for one."""
 
@@ -88,7 +90,7 @@ class _Server:
             try:
                 self._serve_one()
             except OSError as error:
-                if error.errno in _CLOSED and self._listener.fileno() < 0:
+                if error.errno in _CLOSED:
                     return
                 _log.warning("a connection over ssh could not be made: %s", error)
                 time.sleep(_PAUSE)

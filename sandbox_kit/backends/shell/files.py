@@ -57,7 +57,7 @@ class ShellFiles(Backend):
     """What the image has; found out on first use."""
 
     _base: Identity | None = None
-    """Which directory the work directory is: one that is mounted stays that. A subclass sets it to None at a new start."""
+    """Which directory the work directory is: one that is mounted stays that. A new start sets it to None."""
 
     _tool_path: str = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin"
     """Where the tools are looked for, first to last: nowhere that commands could put one."""
