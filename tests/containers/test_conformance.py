@@ -1,4 +1,4 @@
-"""The conformance suite over containers, of an image with busybox and of one with dash and GNU tools.
+"""The conformance suite over containers: of an image with busybox, and guarded, of one with dash and GNU tools.
 
 A container outlives a test where the test leaves it as it was: what is a container's own life is
 tried with new ones.
@@ -13,7 +13,7 @@ import pytest
 
 from sandbox_kit.backends.docker import DockerSandbox
 from sandbox_kit.contract import Backend, Sandbox
-from sandbox_kit.guard import GuardedSandbox, guarding
+from sandbox_kit.guard import guarding
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.testing import SandboxConformance
 from sandbox_kit.testing.life import LifeConformance
@@ -77,21 +77,12 @@ class TestBusybox(KeptDockerTests):
         self.image = busybox_image
 
 
-class TestDebian(KeptDockerTests):
+class TestGuardedDebian(KeptDockerTests):
+    stop_also = ()
+
     @pytest.fixture(autouse=True)
     def _image(self, debian_image: str) -> None:
         self.image = debian_image
 
-
-class TestGuardedDebian(TestDebian):
-    stop_also = ()
-
     def wrap(self, sandbox: Sandbox) -> Sandbox:
         return guarding(sandbox, ALLOW_ALL)
-
-
-class TestGuardedInspectedBusybox(TestBusybox):
-    stop_also = ()
-
-    def wrap(self, sandbox: Sandbox) -> Sandbox:
-        return GuardedSandbox(sandbox, ALLOW_ALL, commands="inspected")

@@ -232,7 +232,7 @@ class DockerSandbox(ShellFiles, Sandbox):
         ending = self._ending(purge=self._temporary) if ours else _nothing
         self._let_go()
         self._begun = _Begun(running, os.getpid(), weakref.finalize(self, _end_quietly, running, ending, os.getpid()))
-        self._running = running
+        self._running, self._base = running, None
 
     def _look_around(self, running: Running) -> None:
         """See that commands can work in the work directory.
