@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -39,3 +40,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_SILENCE", 0.5)
     monkeypatch.setattr(shells, "_OPEN_WITHIN", 3.0)
     monkeypatch.setattr(docker_engine, "_ANSWER_PROMPTLY", 2)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_unclosed() -> Iterator[None]:
+    """What a test leaves open is told of in that test, not in whichever one the collector happens to run in."""
+    yield
+    gc.collect()
