@@ -28,7 +28,8 @@ def sweep(
 
     The slots of dead owners come back, purges that were cut short are completed, and hibernated sessions that
     were not used for too long are purged, also workspaces that the ledger does not know and in which nothing
-    changed for that long. What a living process holds, and what is of another backend, is left alone.
+    changed for that long. What a living process holds, and what is of another backend, is left alone; so is
+    every unknown workspace while a process lives that the ledger does not know.
 
     Args:
         workspace_root: the root; it is not made.

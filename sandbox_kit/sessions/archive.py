@@ -29,14 +29,12 @@ from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import Entry, allow
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.sessions.archive_rules import ArchiveRules
+from sandbox_kit.sessions.clock import FILE_LAG
 from sandbox_kit.sessions.ids import WORKSPACE, check_session_id, is_session_id
 from sandbox_kit.sessions.workspace import Workspace, open_root
 from sandbox_kit.types import FileInfo, Listing, Skipped, parse_size
 
 __all__ = ["WorkspaceArchive"]
-
-_CLOCK_LAG = 0.01
-"""How far the times of files may lag the system's clock: a tick of the kernel, at most, in seconds."""
 
 
 class WorkspaceArchive(Archive):
@@ -120,7 +118,7 @@ class WorkspaceArchive(Archive):
         The time of an entry is the later one of its content's and its own (``mtime`` and ``ctime``). Files
         lag the clock by up to a tick of the kernel: what changed up to 10 ms before *since* is told as well.
         """
-        earliest = _seconds(since) - _CLOCK_LAG
+        earliest = _seconds(since) - FILE_LAG
         typed, workspace, files = self._open(session_id, path)
         return Entries(_changed(workspace, _shown(workspace, _tree(files, typed)), earliest))
 

@@ -18,6 +18,9 @@ __all__ = ["ArchiveRules"]
 _KEPT = 16
 """For how many sessions rules stay compiled: those that were looked at last."""
 
+_Place = tuple[str, int, bool]
+"""What compiled rules depend on: the work directory, its file system, and whether that tells names apart by case."""
+
 
 @frozen
 class _Compiled:
@@ -36,7 +39,7 @@ class ArchiveRules:
 
     def __init__(self, ruleset: PermissionRuleset) -> None:
         self._ruleset = ruleset
-        self._compiled: OrderedDict[tuple[str, int], _Compiled] = OrderedDict()
+        self._compiled: OrderedDict[_Place, _Compiled] = OrderedDict()
         self._mutex = threading.Lock()
 
     def __reduce__(self) -> tuple[type[ArchiveRules], tuple[PermissionRuleset]]:
@@ -44,7 +47,7 @@ class ArchiveRules:
 
     def over(self, workspace: Workspace) -> GuardedBackend:
         """Return the files of a session under the rules, their prefixes as links resolve them now."""
-        key = workspace.work_dir, workspace.device
+        key = workspace.work_dir, workspace.device, workspace.capabilities.case_sensitive
         with self._mutex:
             known = self._compiled.get(key)
         if known is None:
@@ -57,7 +60,7 @@ class ArchiveRules:
         self._keep(key, known)
         return guard
 
-    def _keep(self, key: tuple[str, int], compiled: _Compiled) -> None:
+    def _keep(self, key: _Place, compiled: _Compiled) -> None:
         with self._mutex:
             self._compiled[key] = compiled
             self._compiled.move_to_end(key)

@@ -7,8 +7,12 @@ process is measured by the monotonic clock, which nobody sets.
 from __future__ import annotations
 
 import time
+from typing import Final
 
-__all__ = ["now"]
+__all__ = ["FILE_LAG", "now"]
+
+FILE_LAG: Final = 0.01
+"""How far the times of files may lag the system's clock: a tick of the kernel, at most, in seconds."""
 
 
 def now() -> float:

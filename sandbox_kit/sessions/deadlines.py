@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Iterable
 
-from attrs import frozen
+from attrs import define, field
 
 from sandbox_kit.contract import Process, is_running
 
@@ -22,18 +22,25 @@ _LOOK = 1.0
 _END_WITHIN = 5.0
 
 
-@frozen
+@define
 class _Due:
     """A process, when its time is over by the monotonic clock, and what is said of it then."""
 
     process: weakref.ReferenceType[Process]
     at: float
     message: str
+    _is_silent: bool = field(default=False, init=False)
 
     def is_open(self) -> bool:
-        """Whether the process runs, and somebody has it."""
+        """Whether somebody has the process, and it runs, or does not tell; that is logged once."""
         process = self.process()
-        return process is not None and is_running(process)
+        try:
+            return process is not None and is_running(process)
+        except Exception as error:
+            if not self._is_silent:
+                logger.warning("a background process does not tell whether it runs: %s", error)
+            self._is_silent = True
+            return True
 
     def kill(self) -> None:
         process = self.process()
@@ -65,8 +72,9 @@ class Deadlines:
         with self._mutex:
             self._due.append(_Due(weakref.ref(process), time.monotonic() + seconds, message))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="sandbox_kit-deadlines", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._serve, name="sandbox_kit-deadlines", daemon=True)
+                thread.start()
+                self._thread = thread
         self._changed.set()
 
     def end(self) -> None:

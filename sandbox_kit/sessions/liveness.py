@@ -25,7 +25,7 @@ from attrs import frozen
 from sandbox_kit.errors import SandboxUnavailableError
 from sandbox_kit.host.forks import renew_in_child
 
-__all__ = ["Owner", "OwnerLock", "is_alive", "own_process", "remove_lock", "remove_stray_locks"]
+__all__ = ["Owner", "OwnerLock", "held_tokens", "is_alive", "own_process", "remove_lock", "remove_stray_locks"]
 
 _SUFFIX = ".lock"
 _START = 19
@@ -200,13 +200,40 @@ def is_alive(owner: Owner, directory: Path) -> bool:
 
     The lock decides. Where the file is gone, it is whether the process lives that the owner was.
     """
+    try:
+        return _is_held(_lock_path(directory, owner))
+    except FileNotFoundError:
+        return _process_lives(owner)
+
+
+def held_tokens(directory: Path) -> set[str]:
+    """Return the tokens of all owners, known or not, whose lock files in *directory* are held.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    held: set[str] = set()
+    for name in os.listdir(directory):
+        path = directory / name
+        with suppress(FileNotFoundError):
+            if path.suffix == _SUFFIX and _is_held(path):
+                held.add(path.stem)
+    return held
+
+
+def _is_held(path: Path) -> bool:
+    """Whether somebody holds a lock file; when in doubt, yes.
+
+    Raises:
+        FileNotFoundError: it is gone.
+    """
     with _mine.mutex:
-        if owner.token in _mine.fds:
+        if path.stem in _mine.fds:
             return True
         try:
-            fd = os.open(_lock_path(directory, owner), _THEIRS)
+            fd = os.open(path, _THEIRS)
         except FileNotFoundError:
-            return _process_lives(owner)
+            raise
         except OSError:
             return True
         try:

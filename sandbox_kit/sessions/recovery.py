@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
-from sandbox_kit.errors import SandboxError
 from sandbox_kit.sessions import clock
 from sandbox_kit.sessions.archive import WorkspaceArchive
+from sandbox_kit.sessions.changes import changed_since, is_open
 from sandbox_kit.sessions.layout import Layout
 from sandbox_kit.sessions.ledger import Ledger
-from sandbox_kit.sessions.liveness import Owner, is_alive, remove_lock, remove_stray_locks
+from sandbox_kit.sessions.liveness import Owner, held_tokens, is_alive, remove_lock, remove_stray_locks
 from sandbox_kit.sessions.makers import Maker
 
 __all__ = ["EntryLock", "Recovery"]
@@ -140,17 +141,32 @@ class Recovery:
 
     def unknown(self) -> list[str]:
         """Return the ids of the workspaces that the ledger does not know, sorted."""
+        found = self._archive.sessions()  # before the ledger is read, so that what is opened meanwhile is known
         known = {info.id for info in self._ledger.sessions()}
-        return [each for each in self._archive.sessions() if each not in known]
+        return [each for each in found if each not in known]
 
     def purge_unknown(self, sessions: Iterable[str], owner: Owner, ttl: float, lock: EntryLock) -> list[str]:
         """Purge those of *sessions* that the ledger does not know and in which nothing changed for *ttl* seconds.
+
+        What a process has open stays. None is purged where an owner lives that the ledger does not know:
+        the sessions may be its own, under another ledger.
 
         Returns:
             The sessions that were purged; what fails is logged.
         """
         since = clock.now() - ttl
+        if self._has_unknown_owner():
+            logger.warning("workspaces that the ledger does not know are kept: so are owners that live")
+            return []
         return [each for each in sessions if self._purged_unknown(each, owner, since, lock)]
+
+    def _has_unknown_owner(self) -> bool:
+        """Whether an owner lives that the ledger does not know, or that cannot be told."""
+        try:
+            held = held_tokens(self._layout.owners)
+        except OSError:
+            return True
+        return not held <= {owner.token for owner in self._ledger.owners()}
 
     def _purged_unknown(self, session: str, owner: Owner, since: float, lock: EntryLock) -> bool:
         with lock(session) as free:
@@ -158,10 +174,7 @@ class Recovery:
                 self._layout.check_removable(session)
                 if not free or self._has_changed(session, since):
                     return False
-                if not self._ledger.claim_unknown(session, owner, now=clock.now()):
-                    return False
-                if self._has_changed(session, since):
-                    self._ledger.forget(session)
+                if not self._claimed_unknown(session, owner, since):
                     return False
                 self.give_back(session, owner)
             except Exception as error:
@@ -169,13 +182,25 @@ class Recovery:
                 return False
             return True
 
-    def _has_changed(self, session: str, since: float) -> bool:
-        """Whether anything in a workspace changed at *since* or later, or cannot be looked at."""
+    def _claimed_unknown(self, session: str, owner: Owner, since: float) -> bool:
+        """Hold an unknown session to purge it, and look again; one that is not quiet is forgotten, on any way out."""
         try:
-            top = self._layout.workspace(session).lstat()
-            if max(top.st_mtime, top.st_ctime) >= since:
+            if not self._ledger.claim_unknown(session, owner, now=clock.now()):
+                return False
+            if not self._has_changed(session, since) and not is_open(self._layout.root / session):
                 return True
-            with self._archive.changes(session, since) as entries:
-                return next(entries, None) is not None or bool(entries.skipped)
-        except (OSError, SandboxError):
+        except BaseException:
+            held = self._ledger.holding(session, owner)
+            if held is not None and held.state == "purging":
+                self._ledger.forget(session)
+            raise
+        self._ledger.forget(session)
+        return False
+
+    def _has_changed(self, session: str, since: float) -> bool:
+        """Whether anything that a purge removes changed at *since* or later, or is not to be looked at."""
+        try:
+            workspace = self._layout.workspace(session)
+            return not stat.S_ISDIR(workspace.lstat().st_mode) or changed_since(workspace.parent, since)
+        except OSError:
             return True

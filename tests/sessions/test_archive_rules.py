@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kit.errors import PermissionDeniedError
+from sandbox_kit.host.pin import Root
 from sandbox_kit.rules.compiled import PathRules
 from sandbox_kit.rules.presets import SECRETS
 from sandbox_kit.rules.ruleset import PermissionRule, PermissionRuleset
@@ -54,6 +55,15 @@ def test_rules_are_compiled_once_for_a_session(root: Path, compiled: list[object
     assert len(compiled) == 1
     archive.read("b", "one/f")
     assert len(compiled) == 2
+
+
+def test_rules_are_compiled_anew_where_the_workspace_begins_to_fold_case(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = WorkspaceArchive(root, ruleset=PermissionRuleset("allow", rules=[PermissionRule("./ONE/**", "deny")]))
+    for sensitive in (True, False, True):
+        monkeypatch.setattr(Root, "case_sensitive", sensitive)
+        assert is_refused(lambda: archive.read("a", "one/f")) is not sensitive
 
 
 def test_only_so_many_sessions_stay_compiled(

@@ -80,6 +80,24 @@ def test_shutdown_leaves_no_thread_behind(root: Path) -> None:
     Deadlines().end()
 
 
+def test_a_thread_that_cannot_be_started_is_started_with_the_next_process(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with managed(root) as manager:
+        box, deadlines = manager.open("a"), Deadlines()
+        first, second = box.spawn("sleep 600"), box.spawn("sleep 600")
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refused)
+            with pytest.raises(RuntimeError, match="new thread"):
+                deadlines.add(first, 0.1, "first")
+        deadlines.add(second, 0.1, "second")
+        assert [each.wait(WITHIN) for each in (first, second)] == [KILLED, KILLED]
+        deadlines.end()
+
+
 def test_one_that_cannot_be_killed_is_logged_and_keeps_no_other_alive(
     root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

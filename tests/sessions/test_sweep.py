@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandbox_kit.errors import InvalidArgumentError, PathNotFoundError, SandboxUnavailableError
+from sandbox_kit.host.unfinished import new_name
 from sandbox_kit.sessions.ledger import Ledger
 from sandbox_kit.sessions.liveness import Owner
 from sandbox_kit.sessions.policy import SandboxPolicy
@@ -100,6 +101,48 @@ def test_unknown_workspaces_are_purged_once_nothing_changed_in_them_for_long_eno
     assert sweep(root, workspace_ttl=0.4) == Reaped(purged=("old",), unknown=("young",))
     assert sorted(path.name for path in root.iterdir()) == [".sandbox_kit", "young"]
     assert (root / "young" / "workspace" / "f").read_text() == "changed"
+
+
+def test_an_unknown_workspace_of_any_depth_is_looked_at_to_its_end(root: Path) -> None:
+    managed(root).shutdown()
+    make_unknown(root, "old", "young")
+    young = deep(root / "young" / "workspace", 60)
+    os.close(deep(root / "old" / "workspace", 60))
+    time.sleep(0.5)
+    os.close(os.open("fresh", os.O_WRONLY | os.O_CREAT, dir_fd=young))
+    os.close(young)
+    assert sweep(root, workspace_ttl=0.4) == Reaped(purged=("old",), unknown=("young",))
+
+
+def deep(top: Path, depth: int) -> int:
+    """Make directories in each other, beyond what a path can name; return a descriptor of the last."""
+    name = 200 * "d"
+    at = os.open(top, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=at)
+        above, at = at, os.open(name, os.O_RDONLY, dir_fd=at)
+        os.close(above)
+    return at
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="the system does not tell what is open")
+def test_an_unknown_workspace_stays_for_as_long_as_a_process_has_something_in_it_open(root: Path) -> None:
+    managed(root).shutdown()
+    make_unknown(root, "stray", "stray2")
+    with (root / "stray" / "workspace" / "f").open():
+        time.sleep(0.1)
+        assert sweep(root, workspace_ttl=0.05) == Reaped(purged=("stray2",), unknown=("stray",))
+    assert sweep(root, workspace_ttl=0.05) == Reaped(purged=("stray",))
+
+
+def test_an_unfinished_file_counts_as_a_change(root: Path) -> None:
+    managed(root).shutdown()
+    make_unknown(root, "stray")
+    unfinished = root / "stray" / "workspace" / new_name()
+    unfinished.touch()
+    time.sleep(0.5)
+    unfinished.write_text("more")
+    assert sweep(root, workspace_ttl=0.4) == Reaped(unknown=("stray",))
 
 
 def test_an_unknown_workspace_that_is_opened_or_changed_meanwhile_stays(
