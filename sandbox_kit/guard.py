@@ -220,24 +220,26 @@ class GuardedBackend(Backend):
         )
 
     def _symlink(self, target: str, path: str, *, operations: Operations, authorize: Authorize) -> None:
-        self._judged(
-            path, authorize, lambda judge: self._inner._symlink(target, path, operations=operations, authorize=judge)
-        )
-        self._rules.restarted()
+        with self._rules.distrusted():
+            self._judged(
+                path,
+                authorize,
+                lambda judge: self._inner._symlink(target, path, operations=operations, authorize=judge),
+            )
 
     def _remove(self, path: str, *, operations: Operations, authorize: Authorize, recursive: bool) -> None:
-        judged(
-            self._judge_tree(path, authorize, path),
-            lambda judge: self._inner._remove(path, operations=operations, authorize=judge, recursive=recursive),
-        )
-        self._rules.restarted()
+        with self._rules.distrusted():
+            judged(
+                self._judge_tree(path, authorize, path),
+                lambda judge: self._inner._remove(path, operations=operations, authorize=judge, recursive=recursive),
+            )
 
     def _rename(self, source: str, target: str, *, operations: Operations, authorize: Authorize) -> None:
-        judged(
-            self._judge_tree(f"{source} to {target}", authorize, source),
-            lambda judge: self._inner._rename(source, target, operations=operations, authorize=judge),
-        )
-        self._rules.restarted()
+        with self._rules.distrusted():
+            judged(
+                self._judge_tree(f"{source} to {target}", authorize, source),
+                lambda judge: self._inner._rename(source, target, operations=operations, authorize=judge),
+            )
 
     def _search(self, query: Query, path: str, *, operations: Operations, authorize: Authorize) -> Matches:
         return self._judged(

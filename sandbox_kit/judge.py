@@ -33,6 +33,7 @@ Ask = Callable[[str, str, str], bool]
 """``ask(operation, target, reason)``: only True approves."""
 
 _Key = tuple[str, tuple[str, ...], Identity | None]
+_Asking = tuple[Verdict, ...]
 _T = TypeVar("_T")
 _ATTEMPTS = 5
 _REMEMBERED = 100_000
@@ -69,7 +70,7 @@ class Approvals:
             while len(self._granted) > _REMEMBERED:
                 del self._granted[next(iter(self._granted))]
 
-    def request(self, target: str, pending: dict[_Key, Verdict]) -> None:
+    def request(self, target: str, pending: dict[_Key, _Asking]) -> None:
         """Return when a person approves.
 
         The reason tells every deciding rule, and where links lead; errors do not tell a caller the latter.
@@ -78,9 +79,9 @@ class Approvals:
             ApprovalRequiredError: there is nobody to ask.
             PermissionDeniedError: the person, or the fallback, says no.
         """
-        first = next(iter(pending.values()))
-        operation, rule = first.operation, first.rule
-        rules = dict.fromkeys(f"{each.operation}: {each.rule or 'by default'}" for each in pending.values())
+        verdicts = [verdict for asking in pending.values() for verdict in asking]
+        operation, rule = verdicts[0].operation, verdicts[0].rule
+        rules = dict.fromkeys(f"{each.operation}: {each.rule or 'by default'}" for each in verdicts)
         others = (name for _, names, _ in pending for name in names if name != names[0])
         leads = dict.fromkeys(f"leads to {printable(name)}" for name in others)
         if self.ask is not None:
@@ -143,11 +144,14 @@ class Judge(Approver):
         self._command = command
         self._unconfined = unconfined
         self._tree = tree
-        self._unknown: dict[tuple[str, tuple[str, ...]], Verdict] = {}
-        self._asked: dict[_Key, Verdict] = {}
+        self._unknown: dict[tuple[str, tuple[str, ...]], _Asking] = {}
+        self._asked: dict[_Key, _Asking] = {}
         self._granted: set[_Key] = set()
         self._covered: set[tuple[str, str | None]] = set()
         self._gathering = False
+        self._listing = [checker]
+        if tree is not None and isinstance(outer, Judge):
+            outer._list_by(checker)
 
     def __call__(
         self,
@@ -164,11 +168,12 @@ class Judge(Approver):
         if verdict is not None and verdict.action != "allow":
             if verdict.action == "deny":
                 return not found and self._refuse(verdict, names)
+            asking = self._asking(verdict, operation, names, hop)
             if found:
-                return self._covers(verdict, names, identity) and self._outer(
+                return self._covers(asking, names, identity) and self._outer(
                     operation, names, identity=identity, found=True, hop=hop
                 )
-            self._unknown[operation, names] = verdict
+            self._unknown[operation, names] = asking
         if not self._outer(operation, names, identity=identity, found=found, hop=hop):
             return False
         if identity is not None and not found:
@@ -190,12 +195,20 @@ class Judge(Approver):
     def approved(self) -> bool:
         return bool(self._covered) or (isinstance(self._outer, Approver) and self._outer.approved)
 
-    def _covers(self, verdict: Verdict, names: tuple[str, ...], identity: Identity | None) -> bool:
-        """Whether an approval in this call, by the same rule, is good for an entry that was met."""
-        if (verdict.operation, verdict.rule) not in self._covered:
+    def _asking(self, verdict: Verdict, operation: Operation, names: tuple[str, ...], hop: bool) -> _Asking:
+        """Return *verdict*, which asks, then those of other rules by which one of *names* is asked for."""
+        if len(names) == 1:
+            return (verdict,)
+        each = (self.verdict(operation, (name,), hop) for name in names)
+        others = {other.rule: other for other in each if other is not None and other.action == "ask"}
+        return tuple(({verdict.rule: verdict} | others).values())
+
+    def _covers(self, asking: _Asking, names: tuple[str, ...], identity: Identity | None) -> bool:
+        """Whether approvals in this call, by the same rules, are good for an entry that was met."""
+        if not self._covered.issuperset((verdict.operation, verdict.rule) for verdict in asking):
             return False
         if identity is not None:
-            self._approvals.grant([(verdict.operation, known, identity) for known in (names, names[:1])])
+            self._approvals.grant([(asking[0].operation, known, identity) for known in (names, names[:1])])
         return True
 
     def about(self, path: str) -> None:
@@ -251,12 +264,19 @@ class Judge(Approver):
 
     def _shows(self, names: tuple[str, ...]) -> bool:
         """Whether a listing would show an entry by these *names*."""
-        return self._checker.allows("ls", *names) and self._outer("ls", names, found=True)
+        shown = all(checker.allows("ls", *names) for checker in self._listing)
+        return shown and self._outer("ls", names, found=True)
+
+    def _list_by(self, inner: PermissionChecker) -> None:
+        """Count the rules of an *inner* guard, which takes the same tree, among those of a listing."""
+        self._listing.append(inner)
+        if isinstance(self._outer, Judge):
+            self._outer._list_by(inner)
 
     def know(self, identity: Identity | None) -> None:
         """Take *identity* for that of every name asked for since the last one; None for what has none."""
         if self._unknown:
-            self._asked.update({(*asked, identity): verdict for asked, verdict in self._unknown.items()})
+            self._asked.update({(*asked, identity): asking for asked, asking in self._unknown.items()})
             self._unknown.clear()
 
     def _settle(self, identity: Identity) -> None:
@@ -264,27 +284,32 @@ class Judge(Approver):
         self.know(identity)
         if not self._gathering and self.pending():
             raise _Pending(self)
-        self._covered.update((verdict.operation, verdict.rule) for verdict in self._asked.values())
+        self._covered.update((each.operation, each.rule) for asking in self._asked.values() for each in asking)
 
     @property
     def asks(self) -> bool:
         """Whether something in this attempt takes an approval, given or not."""
         return bool(self._asked or self._unknown)
 
-    def pending(self) -> dict[_Key, Verdict]:
+    def pending(self) -> dict[_Key, _Asking]:
         """Return what was asked for in this attempt and nobody approved."""
         if not self.asks:
             return {}
-        unknown: dict[_Key, Verdict] = {(*asked, None): verdict for asked, verdict in self._unknown.items()}
+        unknown: dict[_Key, _Asking] = {(*asked, None): asking for asked, asking in self._unknown.items()}
         return {
-            key: verdict
-            for key, verdict in (self._asked | unknown).items()
+            key: asking
+            for key, asking in (self._asked | unknown).items()
             if key not in self._granted and not self._approvals.knows(key)
         }
 
     def request(self) -> None:
-        """Ask for all that is pending, and make ready for another attempt."""
+        """Ask for all that is pending, and make ready for another attempt; of a tree in an order of its own.
+
+        Backends meet the entries of a tree in different orders, and a person is told the same by all of them.
+        """
         pending = self.pending()
+        if self._tree is not None:
+            pending = dict(sorted(pending.items(), key=lambda each: each[0][:2]))
         self._approvals.request(self._target, pending)
         self._granted.update(pending)
         self._approvals.grant([key for key in pending if key[2] is not None])

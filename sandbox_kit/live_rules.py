@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from sandbox_kit.contract import Backend, Process, is_running
 from sandbox_kit.rules.checker import PermissionChecker
@@ -15,11 +15,62 @@ from sandbox_kit.rules.ruleset import PermissionRuleset
 __all__ = ["LiveRules"]
 
 
+class _Changes:
+    """What may turn a name into a link: told by every guard of this process, and counted for all of them.
+
+    Two guards may have the same files without a way to know it, so what goes on beneath one counts for each.
+    """
+
+    def __init__(self) -> None:
+        self.latest = object()
+        """Another object after each change."""
+        self._running = 0
+        self._processes: list[weakref.ReferenceType[Process]] = []
+        self._lock = threading.Lock()
+
+    def note(self) -> None:
+        """Something may have changed."""
+        self.latest = object()
+
+    @contextmanager
+    def running(self) -> Generator[None, None, None]:
+        """Anything may change for as long as the block runs."""
+        with self._lock:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+            self.note()
+
+    def watch(self, process: Process) -> None:
+        """Anything may change for as long as *process* lives."""
+        with self._lock:
+            self._processes.append(weakref.ref(process))
+        self.note()
+
+    def go_on(self) -> bool:
+        """Whether anything may change at this moment; what ended since the last look is noted."""
+        if self._processes:
+            self._forget([each for each in tuple(self._processes) if not _runs(each())])
+        return bool(self._running or self._processes)
+
+    def _forget(self, ended: list[weakref.ReferenceType[Process]]) -> None:
+        if ended:
+            with self._lock:
+                self._processes = [each for each in self._processes if not any(each is other for other in ended)]
+            self.note()
+
+
+_CHANGES = _Changes()
+
+
 class LiveRules:
     """The checker of a guard, with the rules' literal prefixes as links resolve them now.
 
-    Commands and changes may turn a prefix into a link, so it is resolved anew after them,
-    when it is next needed; and at every call while a command or background process lives.
+    Commands and changes may turn a prefix into a link, so it is resolved anew after those of any guard
+    of this process, when it is next needed; and at every call while a command or background process of one lives.
     What a prefix once led to stays refused for as long as the guard lives, so that nobody gets
     at it by pointing the link elsewhere.
     """
@@ -30,10 +81,7 @@ class LiveRules:
         self._lock = threading.Lock()
         self._plain: PermissionChecker | None = None
         self._last: tuple[PermissionChecker, RuleMasks] | None = None
-        self._current: tuple[PermissionChecker, RuleMasks] | None = None
-        self._processes: list[weakref.ReferenceType[Process]] = []
-        self._commands = 0
-        self._changes = 0
+        self._current: tuple[object, tuple[PermissionChecker, RuleMasks]] | None = None
         self._led_to: dict[str, tuple[str, ...]] = {}
         self._shared: tuple[PermissionChecker, RuleMasks] | None = None
 
@@ -62,40 +110,24 @@ class LiveRules:
         return self._both()[1]
 
     def _both(self) -> tuple[PermissionChecker, RuleMasks]:
-        current = self._current
-        if current is None or self._commands or (self._processes and self._alive()):
+        go_on, current = _CHANGES.go_on(), self._current
+        if go_on or current is None or current[0] is not _CHANGES.latest:
             with self._lock:
-                changes = self._changes
-                current = self._resolved()
-                self._current = current if changes == self._changes else None
-        return current
+                latest = _CHANGES.latest
+                self._current = current = latest, self._resolved()
+        return current[1]
 
     def restarted(self) -> None:
         """Look anew where every prefix leads, at the next call."""
-        self._changes += 1
-        self._current = None
+        _CHANGES.note()
 
-    @contextmanager
-    def distrusted(self) -> Generator[None, None, None]:
-        """Distrust every prefix for as long as the block runs: it runs a command."""
-        with self._lock:
-            self._commands += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._commands -= 1
-            self.restarted()
+    def distrusted(self) -> AbstractContextManager[None]:
+        """Distrust every prefix for as long as the block runs: it runs a command, or changes names."""
+        return _CHANGES.running()
 
     def watch(self, process: Process) -> None:
         """Distrust every prefix for as long as *process* lives."""
-        self._processes.append(weakref.ref(process))
-        self.restarted()
-
-    def _alive(self) -> bool:
-        before = len(self._processes)
-        self._processes = [each for each in self._processes if _runs(each())]
-        return bool(before)
+        _CHANGES.watch(process)
 
     def _resolved(self) -> tuple[PermissionChecker, RuleMasks]:
         """Resolve every prefix; what was compiled stays as long as they lead where they did."""
