@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from multiprocessing.pool import Pool
+from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -60,26 +60,26 @@ _kept: object = None
 
 
 @pytest.fixture(params=["spawn", "forkserver"])
-def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
-    with multiprocessing.get_context(request.param).Pool(2) as made:
+def pool(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(request.param)) as made:
         yield made
 
 
-def test_the_processes_of_a_pool_share_sessions_and_ceilings(root: Path, pool: Pool) -> None:
+def test_the_processes_of_a_pool_share_sessions_and_ceilings(root: Path, pool: Executor) -> None:
     with opened(str(root)) as manager:
         kept = manager.open("kept")
-        pids = set(pool.starmap(use, [(str(root), "shared")] * 8))
+        pids = set(pool.map(use, [str(root)] * 8, ["shared"] * 8, timeout=WITHIN))
         assert {path.name for path in (root / "shared" / "workspace").iterdir()} == {str(pid) for pid in pids}
         assert states(manager) == {"kept": "live", "shared": "hibernated"}
         assert kept.is_alive()
-        pool.apply(hold, (str(root), "held"))
+        pool.submit(hold, str(root), "held").result(WITHIN)
         with pytest.raises(SessionLimitError):
             manager.open("one-too-many")
 
 
-def test_a_process_of_a_pool_that_is_killed_gives_its_slot_back(root: Path, pool: Pool) -> None:
+def test_a_process_of_a_pool_that_is_killed_gives_its_slot_back(root: Path, pool: Executor) -> None:
     with opened(str(root)) as manager:
-        pid, state = pool.apply(hold, (str(root), "held"))
+        pid, state = pool.submit(hold, str(root), "held").result(WITHIN)
         assert (state, manager.sessions()[0].pids) == ("live", (pid,))
         os.kill(pid, signal.SIGKILL)
         assert eventually(lambda: manager.reap().recovered == ("held",))

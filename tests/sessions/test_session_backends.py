@@ -26,6 +26,7 @@ WATCHED = f"{WatchedFactory.__module__}:WatchedFactory"
 
 SPAWNING = """
 import multiprocessing, sys
+from concurrent.futures import ProcessPoolExecutor
 from sandbox_kit import LocalSandbox, SandboxPolicy, SessionManager
 
 def make(session_id, profile, limits, workspace):
@@ -38,8 +39,8 @@ def work(root):
 if __name__ == "__main__":
     with SessionManager(SandboxPolicy(), workspace_root=sys.argv[1], backend=make, reap_every=None) as manager:
         manager.open("a").write("f", "x")
-        with multiprocessing.get_context(sys.argv[2]).Pool(1) as pool:
-            print(*pool.apply(work, (sys.argv[1],)))
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(sys.argv[2])) as pool:
+            print(*pool.submit(work, sys.argv[1]).result(60))
 """
 
 
