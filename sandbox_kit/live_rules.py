@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from types import TracebackType
 
 from sandbox_kit.contract import Backend, Process, is_running
 from sandbox_kit.rules.checker import PermissionChecker
@@ -15,7 +15,7 @@ from sandbox_kit.rules.ruleset import PermissionRuleset
 __all__ = ["LiveRules"]
 
 
-class _Changes:
+class _Changes(AbstractContextManager[None]):
     """What may turn a name into a link: told by every guard of this process, and counted for all of them.
 
     Two guards may have the same files without a way to know it, so what goes on beneath one counts for each.
@@ -32,17 +32,17 @@ class _Changes:
         """Something may have changed."""
         self.latest = object()
 
-    @contextmanager
-    def running(self) -> Generator[None, None, None]:
-        """Anything may change for as long as the block runs."""
+    def __enter__(self) -> None:
+        """Anything may change for as long as the block runs. Several may run at once."""
         with self._lock:
             self._running += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._running -= 1
-            self.note()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._running -= 1
+        self.note()
 
     def watch(self, process: Process) -> None:
         """Anything may change for as long as *process* lives."""
@@ -123,7 +123,7 @@ class LiveRules:
 
     def distrusted(self) -> AbstractContextManager[None]:
         """Distrust every prefix for as long as the block runs: it runs a command, or changes names."""
-        return _CHANGES.running()
+        return _CHANGES
 
     def watch(self, process: Process) -> None:
         """Distrust every prefix for as long as *process* lives."""

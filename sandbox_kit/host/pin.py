@@ -11,8 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 
 from attrs import frozen
@@ -358,21 +357,21 @@ class _Walk:
         return Spot(self.stack[-1], self._here(), (name,), lookup(self.stack[-1].fd, name))
 
 
-@contextmanager
-def of_its_kind(path: str) -> Iterator[None]:
+class of_its_kind(told_of):
     """A block that acts on an entry as what it was when it was pinned: a link, a directory, or neither.
 
     Raises:
         SandboxConflictError: it is another by now.
         PathError: of the kind that the system tells.
     """
-    with told_of(path):
-        try:
-            yield
-        except OSError as error:
-            if isinstance(error, SandboxError) or error.errno not in _OTHER_KIND:
-                raise
-            raise SandboxConflictError(f"{printable(path)}: replaced by another kind of entry meanwhile") from error
+
+    __slots__ = ()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, SandboxError) and error.errno in _OTHER_KIND:
+            told = f"{printable(self._path)}: replaced by another kind of entry meanwhile"
+            raise SandboxConflictError(told) from error
+        super().__exit__(kind, error, trace)
 
 
 def lookup(directory: int, name: str) -> os.stat_result | None:
