@@ -54,11 +54,22 @@ def openssl(*arguments: str, directory: Path) -> None:
     subprocess.run(["openssl", *arguments], cwd=directory, capture_output=True, check=True, timeout=60)
 
 
+EXTENSIONS = """\
+subjectAltName=DNS:localhost,IP:127.0.0.1
+basicConstraints=critical,CA:FALSE
+subjectKeyIdentifier=hash
+authorityKeyIdentifier=keyid
+keyUsage=critical,digitalSignature,keyEncipherment
+"""
+"""What Python 3.13 wants of a certificate."""
+
+
 def certify(directory: Path) -> None:
     """An authority, and a certificate each for the server and the client, as Docker's manual makes them."""
-    authority = "req -x509 -newkey rsa:2048 -nodes -keyout ca-key.pem -out ca.pem -days 2 -subj /CN=authority"
+    authority = "req -x509 -newkey rsa:2048 -nodes -keyout ca-key.pem -out ca.pem -days 2 -subj /CN=authority "
+    authority += "-addext keyUsage=critical,keyCertSign,cRLSign"
     openssl(*authority.split(), directory=directory)
-    (directory / "extensions").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    (directory / "extensions").write_text(EXTENSIONS)
     for name in ("server", "client"):
         request = f"req -newkey rsa:2048 -nodes -keyout {name}-key.pem -out {name}.csr -subj /CN={name}"
         openssl(*request.split(), directory=directory)
