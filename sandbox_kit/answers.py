@@ -6,22 +6,11 @@ path at hand, so no call may take it for news of that.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 from sandbox_kit.errors import PathNotDirectoryError
 
-__all__ = ["Approver", "is_answer", "is_final", "is_refusal", "note_answer"]
+__all__ = ["is_answer", "is_final", "is_refusal", "note_answer"]
 
 _ANSWER = "_sandbox_kit_answer"
-
-
-class Approver(ABC):
-    """An :class:`Authorize` that may let a walk pass where a person has approved its start."""
-
-    @property
-    @abstractmethod
-    def approved(self) -> bool:
-        """Whether that is so: entries are then to be asked for with their identity, which it remembers."""
 
 
 def note_answer(error: BaseException, *, raised: bool) -> None:

@@ -30,6 +30,7 @@ from typing import BinaryIO, Literal, Self
 
 from sandbox_kit import arguments, exports, streams, transfer, walk
 from sandbox_kit.answers import is_answer, is_final
+from sandbox_kit.calls import Call
 from sandbox_kit.errors import (
     EditError,
     InvalidArgumentError,
@@ -39,6 +40,7 @@ from sandbox_kit.errors import (
 )
 from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import CommandPrimitives, FilePrimitives, allow
+from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.search.matches import Matches
 from sandbox_kit.types import Capabilities, CommandResult, EditResult, FileInfo, Listing, Usage
 
@@ -158,15 +160,16 @@ class Backend(FilePrimitives):
         typed, before, after = check_path(path), streams.as_bytes(old, "old"), streams.as_bytes(new, "new")
         if not before:
             raise InvalidArgumentError("old: the text to replace cannot be empty")
-        (identity,) = self._resolve((typed,), operations=("edit", "read", "write"), authorize=allow)
+        call = Call()
+        (identity,) = self._resolve((typed,), operations=("edit", "read", "write"), authorize=call)
         if not identity.inode:
             raise PathNotFoundError(typed)
-        with self._open_read(typed, operations=("edit", "read"), authorize=allow, expect=identity) as stream:
+        with self._open_read(typed, operations=("edit", "read"), authorize=call, expect=identity) as stream:
             data = streams.read_bounded(stream, self.max_read_bytes)
         count = data.count(before)
         if count == 0 or (count > 1 and not replace_all):
             raise EditError(typed, count)
-        with self._open_write(typed, operations=("edit", "write"), authorize=allow, expect=identity) as out:
+        with self._open_write(typed, operations=("edit", "write"), authorize=call, expect=identity) as out:
             out.write(data.replace(before, after))
         return EditResult(walk.shown(self, typed), count)
 
@@ -176,13 +179,13 @@ class Backend(FilePrimitives):
         Raises:
             PathNotFoundError: nothing has that name.
         """
-        typed = check_path(path)
+        typed, call = check_path(path), Call()
         try:
-            entries = self._scandir(typed, operations=("ls",), authorize=allow)
+            entries = self._scandir(typed, operations=("ls",), authorize=call)
         except PathNotDirectoryError as error:
             if is_final(error):
                 raise
-            return Listing([self._stat(typed, operations=("ls",), authorize=allow)])
+            return Listing([self._stat(typed, operations=("ls",), authorize=call)])
         return walk.listing(entries)
 
     def glob(self, pattern: str, path: SandboxPath = ".") -> Listing:
@@ -417,6 +420,10 @@ class Sandbox(Backend, CommandPrimitives):
     def temporary(self) -> bool:
         """Whether leaving ``with`` discards the workspace."""
         return False
+
+    def _confines(self, ruleset: PermissionRuleset) -> bool:
+        """Whether the kernel will hold *ruleset* for the commands of a guard that is made now."""
+        return self.capabilities.commands == "confined"
 
     def start(self) -> Self:
         """Begin, or begin again after :meth:`stop`; starting twice is fine.

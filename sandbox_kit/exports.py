@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 from attrs import define, frozen
 
 from sandbox_kit.answers import is_answer
+from sandbox_kit.calls import Call
 from sandbox_kit.errors import (
     ArchiveError,
     NotRegularFileError,
@@ -24,7 +25,7 @@ from sandbox_kit.errors import (
     printable,
 )
 from sandbox_kit.paths import display, join, normalise
-from sandbox_kit.primitives import Operations, allow
+from sandbox_kit.primitives import Operations
 from sandbox_kit.streams import CHUNK
 
 if TYPE_CHECKING:
@@ -121,12 +122,14 @@ class Source:
         path: what the names of members are relative to.
         denied: whether a member that cannot be opened ends the export, or is left out.
         left_out: counts those.
+        call: what it is a part of.
     """
 
     backend: Backend
     path: str
     denied: Denied
     left_out: LeftOut
+    call: Call
 
     def path_of(self, member: Member) -> str:
         """Return the path of a member as results show it."""
@@ -151,7 +154,7 @@ class Source:
         """
         try:
             with refusing_special():
-                return self.backend._open_read(self.path_of(member), operations=_READ, authorize=allow)
+                return self.backend._open_read(self.path_of(member), operations=_READ, authorize=self.call)
         except (ArchiveError, *NOT_THIS_ONE) as error:
             if is_answer(error):
                 raise

@@ -20,7 +20,7 @@ from sandbox_kit.inspection import inspect
 from sandbox_kit.judge import Approvals, Ask, Judge, judged
 from sandbox_kit.live_rules import LiveRules
 from sandbox_kit.paths import display, named, normalise
-from sandbox_kit.primitives import Authorize, Command, Entry, Masks, Operations, Query
+from sandbox_kit.primitives import Authorize, Command, Entry, Masks, MaskSource, Operations, Query
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.rules.commands import split_command
 from sandbox_kit.rules.ruleset import PermissionRuleset
@@ -121,6 +121,13 @@ class GuardedBackend(Backend):
     def _judged(self, target: str, authorize: Authorize, act: Callable[[Authorize], _T]) -> _T:
         return judged(self._judge(target, authorize), act)
 
+    def _made(self, target: str, authorize: Authorize, act: Callable[[Authorize], _T]) -> _T:
+        """As :meth:`_judged`, of what may make something: the same call may have that again."""
+        judge = self._judge(target, authorize)
+        result = judged(judge, act)
+        judge.note_made()
+        return result
+
     def _resolve(
         self, paths: Sequence[str], *, operations: Operations, authorize: Authorize, follow: bool = True
     ) -> tuple[Identity, ...]:
@@ -204,7 +211,7 @@ class GuardedBackend(Backend):
         expect: Identity | None = None,
         mode: int | None = None,
     ) -> AbstractContextManager[BinaryIO]:
-        return self._judged(
+        return self._made(
             path,
             authorize,
             lambda judge: self._inner._open_write(
@@ -213,7 +220,7 @@ class GuardedBackend(Backend):
         )
 
     def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
-        self._judged(
+        self._made(
             path,
             authorize,
             lambda judge: self._inner._mkdir(path, operations=operations, authorize=judge, mode=mode),
@@ -221,7 +228,7 @@ class GuardedBackend(Backend):
 
     def _symlink(self, target: str, path: str, *, operations: Operations, authorize: Authorize) -> None:
         with self._rules.distrusted():
-            self._judged(
+            self._made(
                 path,
                 authorize,
                 lambda judge: self._inner._symlink(target, path, operations=operations, authorize=judge),
@@ -273,9 +280,9 @@ class GuardedSandbox(GuardedBackend, Sandbox):
     ) -> None:
         GuardedBackend.__init__(self, inner, ruleset, ask=ask, ask_fallback=ask_fallback)
         Sandbox.__init__(self)
-        able = inner.capabilities.commands == "confined"
+        able = inner._confines(ruleset)
         if commands == "confined" and not able:
-            raise UnsupportedError("commands='confined': nothing here can hide files from commands")
+            raise UnsupportedError(f"commands='confined': nothing can hide files from the commands of {inner!r} now")
         self._mode = commands
         self._confined = able and commands != "inspected"
 
@@ -303,8 +310,13 @@ class GuardedSandbox(GuardedBackend, Sandbox):
         inner = self._inner.capabilities
         return inner if self._confined else evolve(inner, commands="inspected")
 
-    def _start(self) -> None:
-        self._inner.start()
+    def _confines(self, ruleset: PermissionRuleset) -> bool:
+        return self._confined and self._inner._confines(ruleset)
+
+    def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
+        own = (self._rules,) if self._confined and self._rules.may_mask() else ()
+        with self._inner._life:
+            self._inner._start((*masks, *own))
         self._rules.restarted()
 
     def _stop(self, purge: bool) -> None:

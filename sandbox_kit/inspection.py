@@ -11,13 +11,14 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 
 from sandbox_kit.answers import is_answer
+from sandbox_kit.calls import Approver, Call
 from sandbox_kit.errors import PathError, PathEscapeError, PermissionDeniedError
 from sandbox_kit.judge import Judge
 from sandbox_kit.paths import join, normalise, relative, within
-from sandbox_kit.primitives import FilePrimitives, Operations, allow
+from sandbox_kit.primitives import FilePrimitives, Operations
 from sandbox_kit.rules.commands import HOME, CommandLine, PathClaim
 from sandbox_kit.rules.shellglob import compile_shell_glob
-from sandbox_kit.types import FileInfo
+from sandbox_kit.types import FileInfo, Identity, Operation
 
 __all__ = ["inspect"]
 
@@ -85,7 +86,7 @@ def _operations(claim: PathClaim, writes: bool) -> Operations:
 
 
 def _ask(files: FilePrimitives, path: str, operations: Operations, judge: Judge, redirection: bool) -> None:
-    authorize = judge.of_mention(redirection=redirection)
+    authorize = _Mention(judge, redirection)
     try:
         files._resolve((path,), operations=operations, authorize=authorize)
     except PermissionDeniedError:
@@ -94,6 +95,44 @@ def _ask(files: FilePrimitives, path: str, operations: Operations, judge: Judge,
         if is_answer(error):
             raise
     judge.know(None)
+
+
+class _Mention(Approver):
+    """Answers for one path that a command line mentions; no call ends with its identity.
+
+    Guards beneath stay out of it: they are asked for the command line itself.
+
+    Args:
+        judge: of the command.
+        redirection: it is where the line redirects to or from, and held to defaults too; other
+            words are held to rules alone.
+    """
+
+    def __init__(self, judge: Judge, redirection: bool) -> None:
+        self._judge = judge
+        self._redirection = redirection
+
+    def __call__(
+        self,
+        operation: Operation,
+        names: tuple[str, ...],
+        *,
+        identity: Identity | None = None,
+        found: bool = False,
+        hop: bool = False,
+    ) -> bool:
+        allowed = self._judge(operation, names, hop=hop or not self._redirection)
+        if identity is not None:
+            self._judge.know(identity)
+        return allowed
+
+    @property
+    def call(self) -> Call:
+        return self._judge.call
+
+    @property
+    def aside(self) -> bool:
+        return True
 
 
 def _paths(files: FilePrimitives, claim: PathClaim, cwd: str, home: str, known: Collection[str]) -> Iterator[str]:
@@ -128,7 +167,7 @@ def _children(files: FilePrimitives, directory: str, pattern: str, known: Collec
     """Yield the names that *pattern* stands for; where they cannot be listed, those that rules name, and itself."""
     compiled = compile_shell_glob(pattern)
     try:
-        entries = files._scandir(directory, operations=("ls",), authorize=allow)
+        entries = files._scandir(directory, operations=("ls",), authorize=Call(aside=True))
     except PathEscapeError as error:
         if is_answer(error):
             raise

@@ -3,17 +3,19 @@
 A judge answers a primitive's questions. A deny ends the call at once. An "ask" waits until the
 primitive has named everything: then the call is given up, every lock and descriptor with it,
 the person is asked, and the call is made again. What was approved is remembered by operation,
-names and identity, so that another object by the same name is asked for anew.
+names and identity, so that another object by the same name is asked for anew. Within one public call it is
+also good for the steps that follow: what a walk met, and what the call itself has made.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property
 from typing import Literal, NoReturn, TypeVar
 
-from sandbox_kit.answers import Approver, is_answer, note_answer
+from sandbox_kit.answers import is_answer, note_answer
+from sandbox_kit.calls import Approver, Call, Granted, Key, Rules
 from sandbox_kit.errors import (
     ApprovalRequiredError,
     PermissionDeniedError,
@@ -22,7 +24,7 @@ from sandbox_kit.errors import (
     printable,
 )
 from sandbox_kit.paths import display, within
-from sandbox_kit.primitives import Authorize
+from sandbox_kit.primitives import Authorize, allow
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.rules.commands import CommandLine
 from sandbox_kit.types import Identity, Operation, Verdict
@@ -32,7 +34,6 @@ __all__ = ["Approvals", "Ask", "Judge", "judged"]
 Ask = Callable[[str, str, str], bool]
 """``ask(operation, target, reason)``: only True approves."""
 
-_Key = tuple[str, tuple[str, ...], Identity | None]
 _Asking = tuple[Verdict, ...]
 _T = TypeVar("_T")
 _ATTEMPTS = 5
@@ -50,7 +51,7 @@ class Approvals:
     def __init__(self, ask: Ask | None, fallback: Literal["error", "deny"]) -> None:
         self.ask = ask
         self.fallback = fallback
-        self._granted: dict[_Key, None] = {}
+        self._granted: dict[Key, None] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> tuple[Ask | None, Literal["error", "deny"]]:
@@ -59,18 +60,18 @@ class Approvals:
     def __setstate__(self, state: tuple[Ask | None, Literal["error", "deny"]]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    def knows(self, key: _Key) -> bool:
+    def knows(self, key: Key) -> bool:
         """Whether *key* was approved before."""
         return key in self._granted
 
-    def grant(self, keys: list[_Key]) -> None:
+    def grant(self, keys: list[Key]) -> None:
         """Remember *keys*; the oldest are forgotten past a great many."""
         with self._lock:
             self._granted.update(dict.fromkeys(keys))
             while len(self._granted) > _REMEMBERED:
                 del self._granted[next(iter(self._granted))]
 
-    def request(self, target: str, pending: dict[_Key, _Asking]) -> None:
+    def request(self, target: str, pending: dict[Key, _Asking]) -> None:
         """Return when a person approves.
 
         The reason tells every deciding rule, and where links lead; errors do not tell a caller the latter.
@@ -145,9 +146,11 @@ class Judge(Approver):
         self._unconfined = unconfined
         self._tree = tree
         self._unknown: dict[tuple[str, tuple[str, ...]], _Asking] = {}
-        self._asked: dict[_Key, _Asking] = {}
-        self._granted: set[_Key] = set()
-        self._covered: set[tuple[str, str | None]] = set()
+        self._asked: set[Key] = set()
+        self._pending: dict[Key, _Asking] = {}
+        self._rules: Rules = frozenset()
+        self._covered: Rules = frozenset()
+        self._aside = outer is not allow and isinstance(outer, Approver) and outer.aside
         self._gathering = False
         self._listing = [checker]
         if tree is not None and isinstance(outer, Judge):
@@ -162,7 +165,11 @@ class Judge(Approver):
         found: bool = False,
         hop: bool = False,
     ) -> bool:
+        if self._aside:
+            return self._outer(operation, names, identity=identity, found=found, hop=hop)
         if found and self._checker.allows(operation, *names):
+            if self._covered and identity is not None:
+                self._granted.meet(identity, self._covered)
             return self._outer(operation, names, identity=identity, found=True, hop=hop)
         verdict = self.verdict(operation, names, hop)
         if verdict is not None and verdict.action != "allow":
@@ -195,49 +202,38 @@ class Judge(Approver):
     def approved(self) -> bool:
         return bool(self._covered) or (isinstance(self._outer, Approver) and self._outer.approved)
 
+    @property
+    def aside(self) -> bool:
+        return self._aside
+
+    @cached_property
+    def call(self) -> Call:
+        return self._outer.call if isinstance(self._outer, Approver) else Call(revisits=False)
+
+    @cached_property
+    def _granted(self) -> Granted:
+        return self.call.granted(self._approvals)
+
     def _asking(self, verdict: Verdict, operation: Operation, names: tuple[str, ...], hop: bool) -> _Asking:
         """Return *verdict*, which asks, then those of other rules by which one of *names* is asked for."""
-        if len(names) == 1:
+        if operation == "execute" or (len(names) == 1 and not self._checker.has_alias):
             return (verdict,)
-        each = (self.verdict(operation, (name,), hop) for name in names)
-        others = {other.rule: other for other in each if other is not None and other.action == "ask"}
+        each = self._checker.verdicts(operation, *names)
+        others = {other.rule: other for other in each if other.action == "ask" and not (hop and other.rule is None)}
         return tuple(({verdict.rule: verdict} | others).values())
 
     def _covers(self, asking: _Asking, names: tuple[str, ...], identity: Identity | None) -> bool:
         """Whether approvals in this call, by the same rules, are good for an entry that was met."""
-        if not self._covered.issuperset((verdict.operation, verdict.rule) for verdict in asking):
+        if not _rules_of(asking) <= self._covered:
             return False
         if identity is not None:
+            self._granted.meet(identity, self._covered)
             self._approvals.grant([(asking[0].operation, known, identity) for known in (names, names[:1])])
         return True
 
     def about(self, path: str) -> None:
         """Call *path*, which the command names or starts in, the target of what is refused from now on."""
         self._about = path
-
-    def of_mention(self, *, redirection: bool) -> Authorize:
-        """Return who answers for one path that a command line mentions; no call ends with its identity.
-
-        Args:
-            redirection: it is where the line redirects to or from, and held to defaults too; other
-                words are held to rules alone.
-        """
-        return partial(self._mentioned, redirection)
-
-    def _mentioned(
-        self,
-        redirection: bool,
-        operation: Operation,
-        names: tuple[str, ...],
-        *,
-        identity: Identity | None = None,
-        found: bool = False,
-        hop: bool = False,
-    ) -> bool:
-        allowed = self(operation, names, hop=hop or not redirection)
-        if identity is not None:
-            self.know(identity)
-        return allowed
 
     def verdict(self, operation: Operation, names: tuple[str, ...], hop: bool = False) -> Verdict | None:
         """Return what the rules say, before anybody is asked; None where no rule speaks of a link on the way."""
@@ -275,32 +271,43 @@ class Judge(Approver):
 
     def know(self, identity: Identity | None) -> None:
         """Take *identity* for that of every name asked for since the last one; None for what has none."""
-        if self._unknown:
-            self._asked.update({(*asked, identity): asking for asked, asking in self._unknown.items()})
-            self._unknown.clear()
+        for asked, asking in self._unknown.items():
+            self._note((*asked, identity), asking)
+        self._unknown.clear()
+
+    def _note(self, key: Key, asking: _Asking) -> None:
+        rules = _rules_of(asking)
+        self._asked.add(key)
+        self._rules |= rules
+        if not self._is_granted(key, rules):
+            self._pending[key] = asking
+
+    def _is_granted(self, key: Key, rules: Rules) -> bool:
+        return self._approvals.knows(key) or self._granted.holds(key, rules)
 
     def _settle(self, identity: Identity) -> None:
         """Everything about one target is named: give the call up where somebody has to approve."""
         self.know(identity)
-        if not self._gathering and self.pending():
+        if not self._pending:
+            self._covered = self._rules
+        elif not self._gathering:
             raise _Pending(self)
-        self._covered.update((each.operation, each.rule) for asking in self._asked.values() for each in asking)
 
     @property
     def asks(self) -> bool:
         """Whether something in this attempt takes an approval, given or not."""
         return bool(self._asked or self._unknown)
 
-    def pending(self) -> dict[_Key, _Asking]:
+    def pending(self) -> dict[Key, _Asking]:
         """Return what was asked for in this attempt and nobody approved."""
-        if not self.asks:
-            return {}
-        unknown: dict[_Key, _Asking] = {(*asked, None): asking for asked, asking in self._unknown.items()}
-        return {
-            key: asking
-            for key, asking in (self._asked | unknown).items()
-            if key not in self._granted and not self._approvals.knows(key)
-        }
+        unknown: dict[Key, _Asking] = {(*asked, None): asking for asked, asking in self._unknown.items()}
+        news = {key: asking for key, asking in unknown.items() if not self._is_granted(key, _rules_of(asking))}
+        return self._pending | news
+
+    def note_made(self) -> None:
+        """Take what this call was asked for, where nothing was, for made: it may have it again without a question."""
+        for key in self._asked:
+            self._granted.make(key)
 
     def request(self) -> None:
         """Ask for all that is pending, and make ready for another attempt; of a tree in an order of its own.
@@ -311,10 +318,16 @@ class Judge(Approver):
         if self._tree is not None:
             pending = dict(sorted(pending.items(), key=lambda each: each[0][:2]))
         self._approvals.request(self._target, pending)
-        self._granted.update(pending)
+        self._granted.keys.update(pending)
         self._approvals.grant([key for key in pending if key[2] is not None])
         self._asked.clear()
+        self._pending.clear()
         self._unknown.clear()
+        self._rules = frozenset()
+
+
+def _rules_of(asking: _Asking) -> Rules:
+    return frozenset((verdict.operation, verdict.rule) for verdict in asking)
 
 
 def judged(judge: Judge, act: Callable[[Authorize], _T]) -> _T:

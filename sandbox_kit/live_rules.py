@@ -101,6 +101,15 @@ class LiveRules:
             rules._plain, rules._shared = self._plain, self._last or self._shared
         return rules
 
+    @property
+    def ruleset(self) -> PermissionRuleset:
+        """The rules."""
+        return self._ruleset
+
+    def may_mask(self) -> bool:
+        """Whether there may be anything to hide from commands."""
+        return RuleMasks(PermissionChecker(self._ruleset), "/").any()
+
     def checker(self) -> PermissionChecker:
         """Return the rules, with every prefix resolved."""
         return self._both()[0]

@@ -28,6 +28,7 @@ from sandbox_kit.types import CommandResult, FileInfo, Identity, Operation, Skip
 if TYPE_CHECKING:
     from sandbox_kit.contract import Process
     from sandbox_kit.rules.globs import PathFilter
+    from sandbox_kit.rules.ruleset import PermissionRuleset
     from sandbox_kit.search.dialect import Dialect
     from sandbox_kit.search.matches import Matches
 
@@ -37,6 +38,7 @@ __all__ = [
     "CommandPrimitives",
     "Entry",
     "FilePrimitives",
+    "MaskSource",
     "Masks",
     "Operations",
     "Query",
@@ -146,6 +148,10 @@ class Command:
 class Masks(Protocol):
     """Which names a guard wants hidden from commands, or read-only for them."""
 
+    @property
+    def ruleset(self) -> PermissionRuleset:
+        """The rules that they come of."""
+
     def hidden(self, name: str) -> bool:
         """Whether commands must not see what *name* holds."""
 
@@ -160,6 +166,17 @@ class Masks(Protocol):
 
     def outside(self) -> tuple[str, ...]:
         """Patterns' literal names outside the work directory that must be hidden."""
+
+
+class MaskSource(Protocol):
+    """A guard, to a sandbox that has to know at its start what to hide from commands."""
+
+    @property
+    def ruleset(self) -> PermissionRuleset:
+        """The rules that the masks will come of."""
+
+    def masks(self) -> Masks:
+        """Return the masks, once :meth:`FilePrimitives._resolve_prefixes` answers."""
 
 
 class FilePrimitives(ABC):
@@ -275,8 +292,15 @@ class CommandPrimitives(ABC):
     """Commands, and the life of what runs them."""
 
     @abstractmethod
-    def _start(self) -> None:
-        """Bring up what runs commands, unless it is up."""
+    def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
+        """Bring up what runs commands, unless it is up.
+
+        Args:
+            masks: of the guards above, for what can hide names only from its start on.
+
+        Raises:
+            UnsupportedError: it is up, and does not hold *masks*.
+        """
 
     @abstractmethod
     def _stop(self, purge: bool) -> None:

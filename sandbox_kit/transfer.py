@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
 from sandbox_kit.answers import is_answer, is_final
+from sandbox_kit.calls import Call
 from sandbox_kit.errors import (
     ArchiveError,
     InvalidArgumentError,
@@ -37,7 +38,7 @@ from sandbox_kit.errors import (
 from sandbox_kit.exports import FORMATS, NOT_THIS_ONE, Denied, Export, LeftOut, Member, Source
 from sandbox_kit.links import escaping
 from sandbox_kit.paths import display, join, named, normalise, relative
-from sandbox_kit.primitives import Entry, Operations, allow
+from sandbox_kit.primitives import Entry, Operations
 from sandbox_kit.streams import CHUNK
 from sandbox_kit.types import FileInfo, Identity, Skipped
 
@@ -65,7 +66,7 @@ def upload(backend: Backend, local: str | PathLike[str], path: str) -> None:
         if stat.S_ISDIR(mode):
             _upload_tree(backend, source, path or ".", stat.S_IMODE(mode))
         elif stat.S_ISREG(mode):
-            _upload_file(backend, source, path, stat.S_IMODE(mode))
+            _upload_file(backend, Call(), source, path, stat.S_IMODE(mode))
         else:
             raise NotRegularFileError(str(source))
 
@@ -91,10 +92,12 @@ def _host_errors() -> Iterator[None]:
         raise _HOST_ERRORS.get(type(error), PathError)(str(error.filename or ""), error.strerror) from error
 
 
-def _upload_file(backend: Backend, source: Path, path: str, mode: int, expect: Identity | None = None) -> None:
+def _upload_file(
+    backend: Backend, call: Call, source: Path, path: str, mode: int, expect: Identity | None = None
+) -> None:
     with (
         source.open("rb") as stream,
-        backend._open_write(path, operations=_WRITE, authorize=allow, expect=expect, mode=mode & 0o777) as out,
+        backend._open_write(path, operations=_WRITE, authorize=call, expect=expect, mode=mode & 0o777) as out,
     ):
         shutil.copyfileobj(stream, out, CHUNK)
 
@@ -103,61 +106,62 @@ def _upload_tree(backend: Backend, source: Path, path: str, mode: int) -> None:
     members = [Member("", True, mode), *_host_members(source)]
     _refuse_escaping_links(members, str(source))
     names = [join(path, member.name) if member.name else path for member in members]
-    if _occupied(backend, path, names):
+    call = Call()
+    if _occupied(backend, call, path, names):
         raise PathExistsError(path)
     if not backend.capabilities.symlinks and any(member.target is not None for member in members):
         raise UnsupportedError(f"{printable(str(source))}: holds symbolic links, and {backend.id} has none")
     made: list[str] = []
     try:
         for name, member in zip(names, members, strict=True):
-            _upload_member(backend, source, name, member)
+            _upload_member(backend, call, source, name, member)
             made.append(name)
-        _close_directories(backend, names, members)
+        _close_directories(backend, call, names, members)
     except BaseException:
-        _remove_each(backend, reversed(made))
+        _remove_each(backend, call, reversed(made))
         raise
 
 
-def _occupied(backend: Backend, path: str, names: list[str]) -> bool:
+def _occupied(backend: Backend, call: Call, path: str, names: list[str]) -> bool:
     """Ask for all of *names*, the first of which is *path*; return whether something is there."""
     try:
-        return backend._resolve(names, operations=_WRITE, authorize=allow)[0].inode != 0
+        return backend._resolve(names, operations=_WRITE, authorize=call)[0].inode != 0
     except PathNotDirectoryError as error:
         if is_answer(error):
             raise
-        return backend._resolve((path,), operations=_WRITE, authorize=allow)[0].inode != 0
+        return backend._resolve((path,), operations=_WRITE, authorize=call)[0].inode != 0
 
 
-def _upload_member(backend: Backend, source: Path, path: str, member: Member) -> None:
+def _upload_member(backend: Backend, call: Call, source: Path, path: str, member: Member) -> None:
     """Make *path*, where nothing is.
 
     Raises:
         PathExistsError: something is there by now.
     """
     if member.target is not None:
-        backend._symlink(member.target, path, operations=_WRITE, authorize=allow)
+        backend._symlink(member.target, path, operations=_WRITE, authorize=call)
         return
-    (place,) = backend._resolve((path,), operations=_WRITE, authorize=allow)
+    (place,) = backend._resolve((path,), operations=_WRITE, authorize=call)
     if place.inode:
         raise PathExistsError(path)
     if member.is_dir:
-        backend._mkdir(path, operations=_WRITE, authorize=allow, mode=member.mode & 0o777 | _OPEN)
+        backend._mkdir(path, operations=_WRITE, authorize=call, mode=member.mode & 0o777 | _OPEN)
     else:
-        _upload_file(backend, source / member.name, path, member.mode, place)
+        _upload_file(backend, call, source / member.name, path, member.mode, place)
 
 
-def _close_directories(backend: Backend, names: list[str], members: list[Member]) -> None:
+def _close_directories(backend: Backend, call: Call, names: list[str], members: list[Member]) -> None:
     """Give the directories that their owner cannot use their mode, now that what is in them is made."""
     for name, member in zip(reversed(names), reversed(members), strict=True):
         if member.is_dir and member.mode & _OPEN != _OPEN:
-            backend._mkdir(name, operations=_WRITE, authorize=allow, mode=member.mode & 0o777)
+            backend._mkdir(name, operations=_WRITE, authorize=call, mode=member.mode & 0o777)
 
 
-def _remove_each(backend: Backend, names: Iterable[str]) -> None:
+def _remove_each(backend: Backend, call: Call, names: Iterable[str]) -> None:
     """Remove what was made, the innermost first; a directory that something else is in stays."""
     for name in names:
         with suppress(Exception):
-            backend._remove(name, operations=_WRITE, authorize=allow, recursive=False)
+            backend._remove(name, operations=_WRITE, authorize=call, recursive=False)
 
 
 def _host_members(top: Path) -> Iterator[Member]:
@@ -187,20 +191,21 @@ def _host_member(entry: os.DirEntry[str], prefix: str) -> Member:
 def download(backend: Backend, path: str, local: str | PathLike[str], denied: Denied) -> int:
     """Copy a file or tree to the host; see :meth:`Backend.download`."""
     target, path = _host_path(local), path or "."
-    tree = _tree(backend, path, denied)
+    call = Call()
+    tree = _tree(backend, call, path, denied)
     with _host_errors():
         _refuse_occupied(target, tree is not None)
     with _host_errors(), tempfile.TemporaryDirectory(dir=target.parent, prefix=".sandbox-kit-") as scratch:
         fresh = Path(scratch, "copy")
         if tree is None:
-            mode = _real_info(backend, path).mode
-            _save(backend._open_read(path, operations=_READ, authorize=allow), fresh, mode)
+            mode = _real_info(backend, call, path).mode
+            _save(backend._open_read(path, operations=_READ, authorize=call), fresh, mode)
             os.replace(fresh, target)
             return 0
         members, count = tree
         left_out = LeftOut(count)
-        mode = _real_info(backend, path).mode
-        _fetch_tree(Source(backend, path, denied, left_out), fresh, members)
+        mode = _real_info(backend, call, path).mode
+        _fetch_tree(Source(backend, path, denied, left_out, call), fresh, members)
         fresh.rename(target)
         target.chmod(mode & 0o777)
     return left_out.count
@@ -240,16 +245,16 @@ def _save(stream: BinaryIO, copy: Path, mode: int) -> None:
     copy.chmod(mode & 0o777)
 
 
-def _real_info(backend: Backend, path: str) -> FileInfo:
+def _real_info(backend: Backend, call: Call, path: str) -> FileInfo:
     """Describe the file that *path* leads to."""
-    (identity,) = backend._resolve((path,), operations=_READ, authorize=allow)
-    return backend._stat(display(identity.name, backend.work_dir), operations=_READ, authorize=allow)
+    (identity,) = backend._resolve((path,), operations=_READ, authorize=call)
+    return backend._stat(display(identity.name, backend.work_dir), operations=_READ, authorize=call)
 
 
-def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[Member], int] | None:
+def _tree(backend: Backend, call: Call, path: str, denied: Denied) -> tuple[list[Member], int] | None:
     """Return the members beneath *path*, parents first, and how many a rule hides; None for a file."""
     try:
-        entries = backend._scandir(path, operations=_READ, authorize=allow, depth=None)
+        entries = backend._scandir(path, operations=_READ, authorize=call, depth=None)
     except PathNotDirectoryError as error:
         if is_final(error):
             raise
@@ -259,7 +264,7 @@ def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[Member], in
     left_out = 0
     with closing(entries):
         for entry in entries:
-            member = _met(backend, path, base, entry, denied)
+            member = _met(backend, call, path, base, entry, denied)
             if member is None:
                 left_out += 1
             else:
@@ -278,24 +283,24 @@ def _tree(backend: Backend, path: str, denied: Denied) -> tuple[list[Member], in
     return [member for member in kept if member.name not in outside], left_out + len(outside)
 
 
-def _met(backend: Backend, path: str, base: str, entry: Entry, denied: Denied) -> Member | None:
+def _met(backend: Backend, call: Call, path: str, base: str, entry: Entry, denied: Denied) -> Member | None:
     """Return the member that an entry makes; None for one that is left out."""
     try:
         if isinstance(entry, Skipped):
             raise PathAccessError(entry.path, entry.reason)
-        return None if entry is None else _member(backend, path, base, entry)
+        return None if entry is None else _member(backend, call, path, base, entry)
     except NOT_THIS_ONE as error:
         if denied == "error" or is_answer(error):
             raise
         return None
 
 
-def _member(backend: Backend, path: str, base: str, info: FileInfo) -> Member:
+def _member(backend: Backend, call: Call, path: str, base: str, info: FileInfo) -> Member:
     name = relative(normalise(info.path, backend.work_dir), base)
     target = None
     if info.is_symlink:
         try:
-            target = backend._readlink(join(path, name), operations=_READ, authorize=allow)
+            target = backend._readlink(join(path, name), operations=_READ, authorize=call)
         except InvalidArgumentError as error:
             if is_answer(error):
                 raise
@@ -333,14 +338,14 @@ def export(backend: Backend, path: str, format: str, denied: Denied) -> Export:
     framed = FORMATS.get(format) if isinstance(format, str) else None
     if framed is None:
         raise InvalidArgumentError(f"format: {format!r} is neither 'tar' nor 'zip'")
-    path = path or "."
-    tree = _tree(backend, path, denied)
+    path, call = path or ".", Call()
+    tree = _tree(backend, call, path, denied)
     if tree is not None:
         members, count = tree
         left_out = LeftOut(count)
-        return Export(framed(Source(backend, path, denied, left_out), members), left_out)
-    info = _real_info(backend, path)
+        return Export(framed(Source(backend, path, denied, left_out, call), members), left_out)
+    info = _real_info(backend, call, path)
     member = Member(info.name, False, info.mode, info.size, info.mtime)
     above = str(PurePosixPath(normalise(info.path, backend.work_dir)).parent)
     left_out = LeftOut()
-    return Export(framed(Source(backend, above, "error", left_out), [member]), left_out)
+    return Export(framed(Source(backend, above, "error", left_out, call), [member]), left_out)

@@ -9,6 +9,7 @@ from unicodedata import normalize
 
 from sandbox_kit.answers import is_answer, is_refusal
 from sandbox_kit.arguments import check_count
+from sandbox_kit.calls import Call
 from sandbox_kit.errors import (
     ApprovalRequiredError,
     LimitExceededError,
@@ -21,7 +22,7 @@ from sandbox_kit.errors import (
     SandboxError,
 )
 from sandbox_kit.paths import display, named, normalise, relative
-from sandbox_kit.primitives import Authorize, Entry, Operations, Query, allow
+from sandbox_kit.primitives import Authorize, Entry, Operations, Query
 from sandbox_kit.rules.globs import WalkGlob, compile_filter_glob, compile_walk_glob
 from sandbox_kit.search.dialect import parse
 from sandbox_kit.search.matches import Matches, SearchReport
@@ -71,46 +72,47 @@ def glob(backend: Backend, pattern: str, path: str) -> Listing:
     start = named(path, work_dir, given)
     parsed = compile_walk_glob(pattern, start, named(start, given, work_dir))
     state, names = _literal_start(parsed)
+    call = _Asked()
     base = "/".join([path or ".", *names])
-    entries = _beneath(backend, path, base, parsed.depth, len(names)) if names else None
+    entries = _beneath(backend, path, base, parsed.depth, len(names), call) if names else None
     if entries is None:
         state, base = parsed.start, path
-        entries = backend._scandir(path, operations=_GLOB, authorize=allow, depth=parsed.depth)
+        entries = backend._scandir(path, operations=_GLOB, authorize=call, depth=parsed.depth)
     found = listing(entries)
     selected = _Selection(parsed, state, named(base, work_dir, given), work_dir)
     return Listing(filter(selected, found), found.skipped)
 
 
 def _beneath(
-    backend: Backend, path: str, base: str, depth: int | None, level: int
+    backend: Backend, path: str, base: str, depth: int | None, level: int, call: _Asked
 ) -> Generator[Entry, None, None] | None:
     """Walk from where a pattern's literal start leads; None where a rule hides that place.
 
     It may lead across links. Both places are asked for at once, and who then says no is not asked
     again; *path* must be a directory.
     """
-    asked = _Asked()
     try:
-        start, place = backend._resolve((path, base), operations=_GLOB, authorize=asked)
+        start, place = backend._resolve((path, base), operations=_GLOB, authorize=call)
         if not (start.inode and place.inode):
             raise PathNotFoundError(base)
         below = None if depth is None else depth - level
-        return backend._scandir(base, operations=_GLOB, authorize=allow, depth=below)
+        return backend._scandir(base, operations=_GLOB, authorize=call, depth=below)
     except PermissionDeniedError as error:
-        if is_refusal(error) or (asked.targets > 1 and not isinstance(error, ApprovalRequiredError)):
+        if is_refusal(error) or (call.targets > 1 and not isinstance(error, ApprovalRequiredError)):
             raise
         return None
     except (PathNotFoundError, PathNotDirectoryError) as error:
         if is_answer(error):
             raise
-        backend._scandir(path, operations=_GLOB, authorize=allow).close()
+        backend._scandir(path, operations=_GLOB, authorize=call).close()
         return _nothing()
 
 
-class _Asked:
-    """Agrees to everything, and counts the targets whose every name was asked for."""
+class _Asked(Call):
+    """Counts the targets whose every name was asked for."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.targets = 0
 
     def __call__(

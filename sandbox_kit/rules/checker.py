@@ -75,6 +75,19 @@ class PermissionChecker:
             name = normal_path(name, self.work_dir)
         return Verdict(found.action, operation, found.rule, name)
 
+    def verdicts(self, operation: Operation, *names: str) -> list[Verdict]:
+        """Return what decides on each of *names*, then what refuses one by a rule in the operator's spelling of it.
+
+        Args:
+            operation: of a path.
+            names: as in :meth:`verdict`.
+
+        Raises:
+            InvalidArgumentError: as :meth:`verdict`.
+        """
+        decided = self._decided(self._rules(operation), names)
+        return [Verdict(each.action, operation, each.rule, normal_path(name, self.work_dir)) for each, name in decided]
+
     def check(self, operation: Operation, *names: str) -> None:
         """Return if *operation* is allowed on all *names*.
 
@@ -189,6 +202,11 @@ class PermissionChecker:
         """
         alias = (normal_path(given), normal_path(real))
         return self if alias[0] == alias[1] else evolve(self, aliases=(*self._aliases, alias))
+
+    @property
+    def has_alias(self) -> bool:
+        """Whether a name may have another spelling, by which another rule decides on it."""
+        return bool(self._aliases)
 
     def _decide(self, operation: Operation, names: Sequence[str]) -> tuple[Outcome, str]:
         rules = self._known(operation)

@@ -6,7 +6,7 @@ from sandbox_kit.paths import within
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.rules.globs import literal_prefix, parse_glob
 from sandbox_kit.rules.globsyntax import Alternative, Anchor
-from sandbox_kit.rules.ruleset import PermissionRule
+from sandbox_kit.rules.ruleset import PermissionRule, PermissionRuleset
 from sandbox_kit.rules.segments import Gap
 from sandbox_kit.types import Operation
 
@@ -40,6 +40,11 @@ class RuleMasks:
         return self._checker == other._checker and self._work_dir == other._work_dir
 
     __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def ruleset(self) -> PermissionRuleset:
+        """The rules that they come of."""
+        return self._checker.ruleset
 
     def any(self) -> bool:
         """Whether there is anything to hide or to keep."""

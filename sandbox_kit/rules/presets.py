@@ -58,7 +58,7 @@ SECRET_PATTERNS: tuple[str, ...] = (
     *("**/.cargo/credentials{,.toml}", "**/.gem/credentials", "**/.m2/settings.xml", "**/.htpasswd"),
     *("**/credentials.json", "**/client_secret*.json", "**/service-account*.json", "**/.huggingface/token"),
     *("**/.cache/huggingface/token", "**/.bash_history", "**/.zsh_history", "**/.python_history"),
-    *("/etc/shadow*", "/etc/gshadow*", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/run/secrets"),
+    *("/etc/{,g}shadow{,-,*}", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/run/secrets"),
     *("/var/run/secrets", "/proc/**/environ", "/proc/**/mem", "/proc/**/fd", "/proc/**/root", "/proc/kcore"),
 )
 """Credentials, by the names that their programs give them; each also covers all beneath it."""

@@ -16,6 +16,7 @@ from attrs import field, frozen
 from sandbox_kit.backends.local import confine
 from sandbox_kit.host.system import Descriptor
 from sandbox_kit.primitives import Masks
+from sandbox_kit.rules.ruleset import PermissionRuleset
 
 PATH = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
 SECRET = "TOPSECRET"
@@ -39,6 +40,7 @@ class Denials:
     protect: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
+    ruleset: PermissionRuleset = field(factory=PermissionRuleset)
 
     def hidden(self, name: str) -> bool:
         return _covers(self.deny, name) and not any(re.fullmatch(pattern, name) for pattern in self.allow)
@@ -75,7 +77,7 @@ class Workspace:
 
     def denials(self, *deny: str, **more: tuple[str, ...]) -> Denials:
         """Masks whose patterns may start with ``W``, the workspace."""
-        there = {key: tuple(self.name(each) for each in value) for key, value in more.items()}
+        there: dict[str, Any] = {key: tuple(self.name(each) for each in value) for key, value in more.items()}
         return Denials(deny=tuple(self.name(each) for each in deny), **there)
 
     def name(self, pattern: str) -> str:

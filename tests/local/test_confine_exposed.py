@@ -13,9 +13,9 @@ import pytest
 from sandbox_kit.backends.local import LocalSandbox, exposed
 from sandbox_kit.backends.local.base import Tree
 from sandbox_kit.backends.local.exposed import hidden_beneath
-from sandbox_kit.backends.local.masks import Rules
 from sandbox_kit.errors import PolicyError, UnsupportedError
 from sandbox_kit.guard import guarding
+from sandbox_kit.joint_masks import JointMasks
 from sandbox_kit.rules.presets import SECRETS
 from sandbox_kit.rules.ruleset import PermissionRule, PermissionRuleset
 
@@ -42,7 +42,7 @@ def found(
 ) -> Sequence[str]:
     """What is to be hidden of *trees*, each a name and a source, as the relative names of the first source."""
     shown = [Tree(name, str(source), exposed=all_exposed) for name, source in trees]
-    names = hidden_beneath(shown, Rules((masks,)), work_dir)
+    names = hidden_beneath(shown, JointMasks((masks,)), work_dir)
     return sorted(os.path.relpath(name, trees[0][1]) for name in names)
 
 
@@ -51,7 +51,7 @@ class TestWalk:
         assert found(KEYS, (str(home), home)) == [".ssh/id_rsa", "a.pem", "private", "sub/deep/b.pem"]
 
     def test_is_left_out_without_rules_and_for_what_nobody_exposed(self, home: Path) -> None:
-        assert hidden_beneath([Tree(str(home), str(home), exposed=True)], Rules(()), "/nowhere") == []
+        assert hidden_beneath([Tree(str(home), str(home), exposed=True)], JointMasks(()), "/nowhere") == []
         assert found(KEYS, (str(home), home), all_exposed=False) == []
 
     def test_agrees_with_a_look_at_every_name(self, home: Path) -> None:

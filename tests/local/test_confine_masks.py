@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox_kit.backends.local.masks import Found, Rules, pinned
+from sandbox_kit.backends.local.masks import Found, pinned
 from sandbox_kit.backends.local.plan import MAX_FILE_MASKS, MAX_MOUNTS, MAX_NAME, plan
 from sandbox_kit.errors import PolicyError, UnsupportedError
+from sandbox_kit.joint_masks import JointMasks
 
 from .confinement import SECRET, Denials, Workspace
 from .descriptors import settled
@@ -37,7 +38,7 @@ def build(tree: object, at: Path) -> None:
 def planned(root: str | Path, masks: Denials) -> Found:
     fd = os.open(root, os.O_PATH)
     try:
-        return plan(fd, str(root), Rules([masks]))
+        return plan(fd, str(root), JointMasks([masks]))
     finally:
         os.close(fd)
 
@@ -191,7 +192,7 @@ def test_a_second_mask_adds_to_the_first(workspace: Workspace) -> None:
     workspace.put("private/open.txt")
     first, second = workspace.denials("W/private", allow=(r".*/open\.txt",)), workspace.denials("W/a.txt", "W/private")
     fd = os.open(workspace.root, os.O_PATH)
-    found = plan(fd, workspace.root, Rules([first, second]))
+    found = plan(fd, workspace.root, JointMasks([first, second]))
     os.close(fd)
     assert kinds(found) == {f"{workspace.root}/a.txt": "hide-file", f"{workspace.root}/private": "hide-dir"}
 

@@ -228,6 +228,21 @@ def test_nothing_is_allowed_beneath_where_nothing_may_be(
 # -- where names lead
 
 
+def test_each_name_and_spelling_has_its_own_verdict() -> None:
+    found = checker(("ask", "./t"), ("ask", "/given/t/**"), ("deny", "/given/d"), ("allow", "/given/a"), work_dir="/w")
+    assert not found.has_alias
+    assert [each.rule for each in found.verdicts("read", "t/x", "/v")] == ["ask ./t", None]
+    aliased = found.with_alias("/given", "/w")
+    assert aliased.has_alias
+    assert aliased.verdicts("read", "t/x", "/v") == [
+        Verdict("ask", "read", "ask ./t", "/w/t/x"),
+        Verdict("allow", "read", None, "/v"),
+        Verdict("ask", "read", "ask /given/t/**", "/w/t/x"),
+    ]
+    assert [each.rule for each in aliased.verdicts("read", "d")] == ["deny /given/d", "deny /given/d"]
+    assert [each.rule for each in aliased.verdicts("read", "a")] == ["allow /given/a"]
+
+
 def test_a_deny_or_ask_also_holds_where_its_literal_prefix_leads() -> None:
     found = checker(
         ("deny", "/etc/**"),

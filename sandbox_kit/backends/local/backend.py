@@ -18,6 +18,7 @@ from sandbox_kit import walk
 from sandbox_kit.arguments import check_timeout
 from sandbox_kit.backends.local import change, scan, search
 from sandbox_kit.backends.local.closed import Opened
+from sandbox_kit.calls import is_free
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -36,7 +37,7 @@ from sandbox_kit.host.prefixes import Prefixes
 from sandbox_kit.host.system import Descriptor, host_name, rename_noreplace, told_of
 from sandbox_kit.host.trail import DIRECTORY, NOFOLLOW
 from sandbox_kit.paths import join, left_behind, within
-from sandbox_kit.primitives import Authorize, Entry, Operations, Query, allow, settle
+from sandbox_kit.primitives import Authorize, Entry, Operations, Query, settle
 from sandbox_kit.search.matches import Matches, SearchReport
 from sandbox_kit.types import Capabilities, FileInfo, Identity, parse_size
 
@@ -173,7 +174,7 @@ class LocalBackend(Backend):
     def _entry(self, path: str, operations: Operations, authorize: Authorize) -> tuple[str, Spot, os.stat_result]:
         """Find an entry itself, with every question put: a link is asked for with where it leads."""
         typed, spot, info = self._existing(path, operations, authorize, follow=False)
-        leads = scan.NOWHERE if authorize is allow else self._target(spot, info)
+        leads = scan.NOWHERE if is_free(authorize) else self._target(spot, info)
         for hop in leads.hops:
             _hop(operations, authorize, hop)
         settle(operations, authorize, _names(typed, spot.real, *leads.names), spot.identity)
@@ -197,7 +198,7 @@ class LocalBackend(Backend):
         if not stat.S_ISDIR(info.st_mode):
             raise PathNotDirectoryError(path)
         directory = self._open_same(spot, path, DIRECTORY)
-        target = None if authorize is allow else self._target
+        target = None if is_free(authorize) else self._target
         return scan.Scan(self._held().name, operations, authorize, target).walk(directory, typed, spot.real, depth)
 
     def _open_same(self, spot: Spot, path: str, flags: int) -> Descriptor:
@@ -360,7 +361,7 @@ def _described(spot: Spot, path: str, operations: Operations, authorize: Authori
 
 def _ask_parents(spot: Spot, operations: Operations, authorize: Authorize) -> None:
     """Ask for *spot*, and to write each directory that would have to be made above it."""
-    if "write" in operations and authorize is not allow and len(spot.rest) > 1:
+    if "write" in operations and not is_free(authorize) and len(spot.rest) > 1:
         _ask(operations, authorize, spot.real)
         for depth in range(1, len(spot.rest)):
             authorize("write", (join(spot.parent_name, "/".join(spot.rest[:depth])),))

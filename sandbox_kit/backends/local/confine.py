@@ -29,7 +29,7 @@ from sandbox_kit.backends.local import base, mounting, probe
 from sandbox_kit.backends.local.cover import Wanted
 from sandbox_kit.backends.local.etc import make_etc
 from sandbox_kit.backends.local.layout import Layout
-from sandbox_kit.backends.local.masks import Mount, Rules
+from sandbox_kit.backends.local.masks import Mount
 from sandbox_kit.backends.local.namespace import Namespaces
 from sandbox_kit.backends.local.nesting import lineage_of
 from sandbox_kit.backends.local.occupancy import Place, occupy
@@ -44,6 +44,7 @@ from sandbox_kit.errors import (
 )
 from sandbox_kit.host.forks import abandon_in_child
 from sandbox_kit.host.system import close_all, hold_standard_descriptors
+from sandbox_kit.joint_masks import JointMasks
 from sandbox_kit.paths import within
 from sandbox_kit.primitives import Masks
 from sandbox_kit.types import Limits
@@ -219,7 +220,7 @@ def prepare(
     check_limits(limits)
     scratch = os.path.realpath(scratch) if scratch is not None else own_directory()
     trees, etc = base.visible_trees(expose, work_dir), make_etc(scratch, network=network)
-    wanted = Wanted(root_fd, work_dir, scratch, Rules(masks), trees, etc)
+    wanted = Wanted(root_fd, work_dir, scratch, JointMasks(masks), trees, etc)
     terms = (wanted.rules.masks, tuple(trees), network, limits) if masks else None
     place = occupy(lineage_of(root_fd), terms, MAX_WAIT if timeout is None else timeout, check, wanted.is_held_by)
     prepared = Prepared(place)

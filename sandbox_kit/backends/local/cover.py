@@ -10,11 +10,12 @@ from attrs import define, field, frozen
 from sandbox_kit.backends.local import base
 from sandbox_kit.backends.local.base import Tree
 from sandbox_kit.backends.local.exposed import hidden_beneath
-from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, identity
+from sandbox_kit.backends.local.masks import Found, Kind, Mount, identity
 from sandbox_kit.backends.local.plan import plan
 from sandbox_kit.backends.local.scratch import own_directory
 from sandbox_kit.errors import PolicyError
 from sandbox_kit.host.system import Descriptor
+from sandbox_kit.joint_masks import JointMasks
 from sandbox_kit.paths import within
 
 __all__ = ["Cover", "Shown", "Wanted"]
@@ -94,7 +95,7 @@ class Wanted:
     root_fd: int
     work_dir: str
     scratch: str
-    rules: Rules
+    rules: JointMasks
     trees: Sequence[Tree]
     etc: str
 

@@ -13,10 +13,11 @@ import os
 from collections.abc import Iterator, Sequence
 
 from sandbox_kit.backends.local.base import Tree
-from sandbox_kit.backends.local.masks import DIRECTORY, Found, Rules, Walker, changed
+from sandbox_kit.backends.local.masks import DIRECTORY, Found, Walker, changed
 from sandbox_kit.backends.local.plan import MAX_FILE_MASKS, MAX_MOUNTS, folded, refuse_too_long
 from sandbox_kit.errors import UnsupportedError, printable
 from sandbox_kit.host.system import Descriptor
+from sandbox_kit.joint_masks import JointMasks
 
 __all__ = ["MAX_ENTRIES", "hidden_beneath"]
 
@@ -24,7 +25,7 @@ MAX_ENTRIES = 100_000
 """How many entries of one exposed path are judged; one that has more is refused where rules may hide some."""
 
 
-def hidden_beneath(trees: Sequence[Tree], rules: Rules, work_dir: str) -> list[str]:
+def hidden_beneath(trees: Sequence[Tree], rules: JointMasks, work_dir: str) -> list[str]:
     """Find what must be hidden of what is exposed; without rules there is no walk.
 
     Args:
@@ -49,10 +50,10 @@ def hidden_beneath(trees: Sequence[Tree], rules: Rules, work_dir: str) -> list[s
     ]
 
 
-class _Shown(Rules):
+class _Shown(JointMasks):
     """Rules over a tree that commands see under several names and cannot change."""
 
-    def __init__(self, rules: Rules, source: str, places: Sequence[str]) -> None:
+    def __init__(self, rules: JointMasks, source: str, places: Sequence[str]) -> None:
         super().__init__(rules.masks)
         self._source = source
         self._places = [place for place in places if place != source]
@@ -108,7 +109,7 @@ def _walk(source: str, rules: _Shown, work_dir: str) -> Found:
 class _Walker(Walker):
     """A walk of what is exposed: it has an end, and leaves the workspace out."""
 
-    def __init__(self, rules: Rules, source: str, work_dir: str) -> None:
+    def __init__(self, rules: JointMasks, source: str, work_dir: str) -> None:
         super().__init__(rules)
         self._source = source
         self._work_dir = work_dir

@@ -5,21 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from attrs import define, field, frozen
 
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
 from sandbox_kit.host.system import Descriptor, open_beneath
-from sandbox_kit.primitives import Masks
+from sandbox_kit.joint_masks import JointMasks
 
 __all__ = [
     "DIRECTORY",
     "Found",
     "Kind",
     "Mount",
-    "Rules",
     "Walker",
     "changed",
     "identity",
@@ -73,36 +72,7 @@ class Found:
         self.mounts = []
 
 
-class Rules:
-    """Several masks as one: hidden or read-only for one of them is so for all."""
-
-    def __init__(self, masks: Sequence[Masks]) -> None:
-        self.masks = tuple(masks)
-        self.hidden: Callable[[str], bool] = self._any_hidden
-        self.read_only: Callable[[str], bool] = self._any_read_only
-        if len(self.masks) == 1:
-            self.hidden, self.read_only = self.masks[0].hidden, self.masks[0].read_only
-
-    def _any_hidden(self, name: str) -> bool:
-        return any(masks.hidden(name) for masks in self.masks)
-
-    def _any_read_only(self, name: str) -> bool:
-        return any(masks.read_only(name) for masks in self.masks)
-
-    def hidden_whole(self, directory: str) -> bool:
-        """Whether nothing beneath a hidden *directory* may be visible."""
-        return any(masks.hidden(directory) and not masks.opens_beneath(directory) for masks in self.masks)
-
-    def pins(self, name: str) -> set[str]:
-        """Directories that must keep their names for the mask of *name* to hold."""
-        return {pin for masks in self.masks for pin in masks.pins(name)}
-
-    def outside(self) -> list[str]:
-        """Names to hide outside the workspace."""
-        return sorted({name for masks in self.masks for name in masks.outside()})
-
-
-def walk(root_fd: int, work_dir: str, rules: Rules) -> Found:
+def walk(root_fd: int, work_dir: str, rules: JointMasks) -> Found:
     """Find what of the workspace to mask.
 
     A link is never followed: what it leads to is judged by its own name. A directory that
@@ -138,7 +108,7 @@ class Walker:
         found: what it has found so far.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: JointMasks) -> None:
         self.rules = rules
         self.found = Found([], {}, [])
 

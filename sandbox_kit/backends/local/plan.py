@@ -8,8 +8,9 @@ from types import MappingProxyType
 
 from attrs import evolve
 
-from sandbox_kit.backends.local.masks import Found, Kind, Mount, Rules, identity, pinned, walk
+from sandbox_kit.backends.local.masks import Found, Kind, Mount, identity, pinned, walk
 from sandbox_kit.errors import PolicyError, UnsupportedError, printable
+from sandbox_kit.joint_masks import JointMasks
 
 __all__ = ["MAX_FILE_MASKS", "MAX_MOUNTS", "MAX_NAME", "folded", "plan", "refuse_too_long"]
 
@@ -25,7 +26,7 @@ MAX_NAME = 4000
 _SHOWN = 200
 
 
-def plan(root_fd: int, work_dir: str, rules: Rules, own: Mapping[str, Kind] = MappingProxyType({})) -> Found:
+def plan(root_fd: int, work_dir: str, rules: JointMasks, own: Mapping[str, Kind] = MappingProxyType({})) -> Found:
     """Walk the workspace and return all that is to be mounted in it, parents before children.
 
     Without rules there is no walk.
@@ -74,7 +75,7 @@ def _parents(name: str, work_dir: str) -> Iterator[str]:
         yield name
 
 
-def _pins(mounts: Iterable[Mount], rules: Rules, work_dir: str) -> set[str]:
+def _pins(mounts: Iterable[Mount], rules: JointMasks, work_dir: str) -> set[str]:
     return {pin for mount in mounts for pin in rules.pins(mount.name) if pin.startswith(work_dir.rstrip("/") + "/")}
 
 

@@ -27,7 +27,7 @@ from sandbox_kit.errors import (
 )
 from sandbox_kit.host.pin import Root
 from sandbox_kit.host.system import host_name
-from sandbox_kit.primitives import Authorize, Command, Masks, Operations, settle
+from sandbox_kit.primitives import Authorize, Command, Masks, MaskSource, Operations, settle
 from sandbox_kit.types import Capabilities, CommandResult, Limits, Usage
 
 __all__ = ["LocalSandbox"]
@@ -151,7 +151,7 @@ class LocalSandbox(LocalBackend, Sandbox):
     def _closed(self) -> SandboxClosedError:
         return SandboxClosedError(f"{self!r} is not started: use 'with sandbox:' or call start()")
 
-    def _start(self) -> None:
+    def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
         if self._opened is not None:
             return
         load_all()

@@ -19,9 +19,9 @@ import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
-from sandbox_kit.answers import Approver
 from sandbox_kit.backends.local.proof import Proof, Tree, opened
 from sandbox_kit.backends.local.scan import NOWHERE, Leads, Scan
+from sandbox_kit.calls import Approver
 from sandbox_kit.errors import LimitExceededError, RemoteProtocolError, SandboxTimeoutError
 from sandbox_kit.host.system import Descriptor, path_error
 from sandbox_kit.host.unfinished import is_unfinished

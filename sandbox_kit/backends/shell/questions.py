@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from attrs import frozen
 
 from sandbox_kit.backends.shell.spots import Spot
+from sandbox_kit.calls import is_free
 from sandbox_kit.errors import PathNotFoundError
 from sandbox_kit.paths import join, normalise
-from sandbox_kit.primitives import Authorize, Operations, allow, settle
+from sandbox_kit.primitives import Authorize, Operations, settle
 
 __all__ = ["Questions", "names_of"]
 
@@ -33,7 +34,7 @@ class Questions:
     @property
     def free(self) -> bool:
         """Whether nobody has to be asked."""
-        return self.authorize is allow
+        return is_free(self.authorize)
 
     def ask(self, *names: str) -> None:
         """Ask for one target, for each operation."""
