@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sandbox_kit.backends.shell.commands import script
@@ -35,6 +35,7 @@ def loop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @given(
     argv=st.lists(words, min_size=1), env=st.dictionaries(words.filter(lambda n: n and "=" not in n), words, max_size=3)
 )
+@example(argv=[""], env={"-": "", "-i": "x"})
 def test_arguments_and_variables_arrive_as_they_are(loop: Loop, argv: list[str], env: dict[str, str]) -> None:
     command = Command(("printf", r"%s\0", "first", *argv), env={**env, "PATH": "/usr/bin:/bin"})
     code, printed, said = run(loop, script(command, "/"))

@@ -64,6 +64,11 @@ def test_a_script_tells_a_second_number(loop: Loop) -> None:
     assert (call.finish(), call.told) == (3, 7)
 
 
+def test_a_shell_that_cannot_say_that_it_is_done_is_given_up(loop: Loop) -> None:
+    with pytest.raises(SandboxUnavailableError, match="ended before"):
+        run(loop, "ulimit -n 1")
+
+
 def test_a_script_reads_what_is_sent_when_it_has_begun(loop: Loop) -> None:
     said = Said()
     data = bytes(range(256)) * 2000

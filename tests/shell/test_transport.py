@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox_kit import PermissionRule, PermissionRuleset, guarding
 from sandbox_kit.backends.shell.loop import Loop
 from sandbox_kit.errors import (
     PathError,
@@ -223,6 +224,98 @@ def test_a_file_is_streamed_with_bounded_memory(files: LocalShellFiles, root: Pa
         assert stream.read(70_000) == bytes(70_000)
         assert stream.tell() == 70_005
     assert len(files.loops) == 1
+
+
+EDGES = [2**16 - 1, 2**16, 2**16 + 1, 2**20 - 1, 2**20, 2**20 + 1, 5_000_000]
+
+
+@pytest.mark.parametrize("size", EDGES)
+def test_every_byte_of_a_file_arrives(files: LocalShellFiles, root: Path, size: int) -> None:
+    data = os.urandom(size)
+    (root / "f").write_bytes(data)
+    files.max_read_bytes = size
+    held = guarding(files, PermissionRuleset("allow", rules=[PermissionRule("other", "deny")]))
+    assert files.read_bytes("f") == data
+    assert held.read_bytes("f") == data
+    with files.open_read("f") as stream:
+        assert b"".join(iter(lambda: stream.read(10_007), b"")) == data
+        assert stream.seek(size - 3) == size - 3
+        assert stream.read() == data[-3:]
+        assert stream.seek(1) == 1
+        assert stream.read(5) == data[1:6]
+
+
+def test_a_stream_that_is_drained_goes_on_from_what_was_kept(files: LocalShellFiles, root: Path) -> None:
+    data = os.urandom(20_000_000)
+    (root / "f").write_bytes(data)
+    with files.open_read("f") as stream:
+        read = stream.read(1_500_000)
+        assert files.drains
+        for drain in list(files.drains):
+            drain()
+        for loop in list(files.loops):
+            os.kill(shell_of(loop), signal.SIGKILL)
+        assert read + stream.read() == data
+
+
+def test_a_stream_whose_shell_is_killed_goes_on_by_another(files: LocalShellFiles, root: Path) -> None:
+    data = os.urandom(20_000_000)
+    (root / "f").write_bytes(data)
+    with files.open_read("f") as stream:
+        read = stream.read(1_500_000)
+        for loop in list(files.loops):
+            os.kill(shell_of(loop), signal.SIGKILL)
+        assert read + stream.read() == data
+
+
+def test_a_stream_that_nobody_reads_holds_up_nobody(files: LocalShellFiles, root: Path) -> None:
+    (root / "f").write_bytes(b"x" * 20_000_000)
+    with files.open_read("f") as stream:
+        stream.read(1_500_000)
+        assert files.drains
+        files.write("g", "y")
+        assert files.read("g") == "y"
+    assert not files.drains
+    assert files.read("g") == "y"
+
+
+def test_a_stream_whose_tool_is_killed_is_an_error(files: LocalShellFiles, root: Path) -> None:
+    with (root / "f").open("wb") as planted:
+        planted.truncate(200_000_000)
+    with killing(files, "dd"), pytest.raises(SandboxError), files.open_read("f") as stream:
+        shutil.copyfileobj(stream, io.BytesIO())
+
+
+def test_a_file_that_shrinks_while_it_is_read_ends_early(files: LocalShellFiles, root: Path) -> None:
+    (root / "f").write_bytes(b"a" * 30_000_000)
+    with files.open_read("f") as stream:
+        assert stream.read(10) == b"a" * 10
+        os.truncate(root / "f", 100_000)
+        assert stream.read() == b"a" * 99_990
+
+
+class Uneven(io.RawIOBase):
+    """A source that gives pieces of given sizes."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self._pieces = pieces
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+
+@pytest.mark.parametrize("sizes", [[1, 70_000, 3, 2, 17_000_000, 1], [9_000_000] * 3, [2**24], [2**24, 1], [1] * 300])
+def test_pieces_of_any_size_are_written_in_order(files: LocalShellFiles, root: Path, sizes: list[int]) -> None:
+    pieces = [os.urandom(size) for size in sizes]
+    whole = b"".join(pieces)
+    files.write("f", Uneven(pieces))  # type: ignore[arg-type]
+    assert (root / "f").read_bytes() == whole
+    os.link(root / "f", root / "g")
+    files.write("f", whole[::-1])
+    assert (root / "g").read_bytes() == whole[::-1]
 
 
 def test_a_file_that_is_replaced_while_it_is_read_is_a_conflict(files: LocalShellFiles, root: Path) -> None:

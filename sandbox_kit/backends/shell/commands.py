@@ -73,7 +73,7 @@ def _odd(env: Mapping[str, str]) -> str:
     odd = {name: value for name, value in env.items() if not _is_plain(name)}
     if any(not name or "=" in name for name in odd):
         raise InvalidArgumentError("env: a name is empty or holds '='")
-    return f"env {shlex.join(f'{name}={value}' for name, value in odd.items())} " if odd else ""
+    return f"env -- {shlex.join(f'{name}={value}' for name, value in odd.items())} " if odd else ""
 
 
 def _is_plain(name: str) -> bool:

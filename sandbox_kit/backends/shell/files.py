@@ -11,9 +11,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from shlex import quote
 from typing import BinaryIO
+
+from attrs import evolve
 
 from sandbox_kit import walk
 from sandbox_kit.backends.shell import changes, search
@@ -24,6 +26,7 @@ from sandbox_kit.backends.shell.prelude import prelude
 from sandbox_kit.backends.shell.questions import Questions
 from sandbox_kit.backends.shell.ranged import open_file
 from sandbox_kit.backends.shell.reading import Mounts, Reading
+from sandbox_kit.backends.shell.sides import Side, across
 from sandbox_kit.backends.shell.spots import Spot, apart, call, check_length, parse_spot
 from sandbox_kit.backends.shell.tools import Tools, probe
 from sandbox_kit.backends.shell.writing import writing
@@ -81,6 +84,14 @@ class ShellFiles(Backend):
     def _line(self) -> Line:
         return Line(self._lease, self._teach, self.file_timeout, quote(self._tool_path))
 
+    def _line_to(self, name: str) -> Line:
+        """The line that reaches what has an absolute real name: one for all, unless a subclass has several."""
+        return self._line
+
+    def _line_to_both(self, source: str, target: str) -> Line:
+        """The line by which *source* can get the name *target*."""
+        return self._line_to(source)
+
     def _teach(self, loop: Loop) -> str:
         if self._tools is None:
             self._tools = probe(loop, self.file_timeout, quote(self._tool_path))
@@ -109,17 +120,32 @@ class ShellFiles(Backend):
         return join(work_dir, relative(path, given)) if given != work_dir and within(path, given) else path
 
     def _look(self, function: str, path: str, typed: str, *, follow: bool) -> Spot:
-        script = call(function, self._way(path, typed), *([] if function == "k_entry" else ["1" if follow else ""]))
-        return parse_spot(self._line.look(script).records())
+        flags = [] if function == "k_entry" else ["1" if follow else ""]
+        return self._look_at(function, self._way(path, typed), *flags)
+
+    def _look_at(self, function: str, way: str, *flags: str) -> Spot:
+        def look(side: Side, way: str) -> Spot:
+            return side.here(parse_spot(side.line.look(call(function, way, *flags)).records()))
+
+        return across(way, self._line_to, look)
+
+    def _led(self, lead: Spot, line: Line) -> Spot:
+        """Where a link leads, by the line that reaches that, after *line* told what it sees of it."""
+        if self._line_to(lead.real) == line:
+            return lead
+        spot = self._look_at("k_look", lead.real, "1")
+        return evolve(spot, hops=(*lead.hops, *spot.hops))
 
     def _entry(self, path: str, questions: Questions) -> tuple[str, Spot]:
         """Look at an entry itself, with every question put: a link is asked for with where it leads."""
         typed = self._typed(path, questions)
         spot = questions.present(path, self._look("k_entry", path, typed, follow=False))
-        leads = () if questions.free or spot.leads is None else (spot.leads.real,)
-        if spot.leads is not None:
-            questions.pass_by(spot.leads.hops)
-        questions.settle(spot, typed, *leads)
+        if questions.free or spot.leads is None:
+            questions.settle(spot, typed)
+            return typed, spot
+        lead = self._led(spot.leads, self._line_to(spot.real))
+        questions.pass_by(lead.hops)
+        questions.settle(spot, typed, lead.real)
         return typed, spot
 
     def _resolve(
@@ -138,8 +164,17 @@ class ShellFiles(Backend):
     def _resolve_prefixes(self, prefixes: Sequence[str]) -> tuple[str, ...]:
         if not prefixes:
             return ()
-        answers = apart(self._line.look(call("k_each", *prefixes)).records())
-        return tuple(map(_real, prefixes, answers))
+        lines = {prefix: self._line_to(prefix) for prefix in prefixes}
+        found: dict[str, str] = {}
+        for line in dict.fromkeys(lines.values()):
+            mine = [prefix for prefix in prefixes if lines[prefix] == line]
+            answers = apart(line.look(call("k_each", *mine)).records())
+            found.update(zip(mine, map(partial(self._real, line), mine, answers), strict=True))
+        return tuple(map(found.__getitem__, prefixes))
+
+    def _real(self, line: Line, prefix: str, records: Sequence[str]) -> str:
+        spot = self._led(parse_spot(records), line)
+        return prefix if spot.fault else spot.real
 
     def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:
         typed, spot = self._entry(path, Questions(operations, authorize))
@@ -184,21 +219,31 @@ class ShellFiles(Backend):
     ) -> Generator[Entry, None, None]:
         questions = Questions(operations, authorize)
         typed = self._typed(path, questions)
-        listing = Listing(self._line, self._way(path, typed), depth)
+        line, listing = self._list(self._way(path, typed), depth)
         spot = questions.present(path, listing.spot)
         questions.settle(spot, typed)
         if spot.stat is None or not spot.stat.is_dir:
             raise PathNotDirectoryError(path)
         if not listing.is_open:
             raise PathAccessError(path)
-        return Walk(self._line, self.work_dir, questions, listing, typed, depth).entries()
+        return Walk(line, self.work_dir, questions, listing, typed, depth, self._led).entries()
+
+    def _list(self, way: str, depth: int | None) -> tuple[Line, Listing]:
+        """List the directory where *way* leads."""
+
+        def fetch(side: Side, way: str) -> tuple[Line, Listing]:
+            listing = Listing(side.line, way, depth)
+            listing.spot = side.here(listing.spot)
+            return side.line, listing
+
+        return across(way, self._line_to, fetch)
 
     def _search(self, query: Query, path: str, *, operations: Operations, authorize: Authorize) -> Matches:
         questions = Questions(operations, authorize)
         typed, spot = self._settled(path, questions)
         if spot.stat is None or not spot.stat.is_dir or self._tools is None:
             return walk.grep(self, query, path, operations, authorize)
-        tree = search.Tree(self._line, self.work_dir, typed, spot)
+        tree = search.Tree(self._line_to(spot.real), self.work_dir, typed, spot)
         if self._tools.grep and self._tools.printf:
             report = SearchReport()
             return Matches(search.search(query, tree, questions, report), report, limit=query.limit)
@@ -213,14 +258,17 @@ class ShellFiles(Backend):
         questions = Questions(operations, authorize)
         typed = self._typed(path, questions)
 
-        def judge(spot: Spot) -> None:
-            questions.present(path, spot)
-            _expected(path, spot, expect)
-            questions.settle(spot, typed)
-            _refuse_irregular(path, spot)
+        def read(side: Side, way: str) -> BinaryIO:
+            def judge(found: Spot) -> None:
+                spot = questions.present(path, side.here(found))
+                _expected(path, spot, expect)
+                questions.settle(spot, typed)
+                _refuse_irregular(path, spot)
 
-        reading = Reading(self._line, path, self._mounts)
-        return open_file(reading, self._way(path, typed), judge, judged=not questions.free, exact=expect is not None)
+            reading = Reading(side.line, path, self._mounts)
+            return open_file(reading, way, judge, judged=not questions.free, exact=expect is not None)
+
+        return across(self._way(path, typed), self._line_to, read)
 
     def _open_write(
         self,
@@ -238,7 +286,7 @@ class ShellFiles(Backend):
         _expected(path, spot, expect)
         questions.settle(spot, typed)
         _refuse_irregular(path, spot)
-        return writing(self._line, path, spot, mode)
+        return writing(self._line_to(spot.real), path, spot, mode)
 
     def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
         questions = Questions(operations, authorize)
@@ -247,11 +295,11 @@ class ShellFiles(Backend):
         questions.parents(spot)
         questions.settle(spot, typed)
         if spot.stat is None:
-            changes.make_directories(self._line, path, spot.parent, spot.rest, mode)
+            changes.make_directories(self._line_to(spot.real), path, spot.parent, spot.rest, mode)
         elif not spot.stat.is_dir:
             raise PathExistsError(path)
         elif mode is not None:
-            changes.set_mode(self._line, path, spot.real, mode)
+            changes.set_mode(self._line_to(spot.real), path, spot.real, mode)
 
     def _symlink(self, target: str, path: str, *, operations: Operations, authorize: Authorize) -> None:
         questions = Questions(operations, authorize)
@@ -262,7 +310,7 @@ class ShellFiles(Backend):
             raise PathExistsError(path)
         if len(spot.rest) > 1:
             raise PathNotFoundError(path)
-        changes.link(self._line, path, spot, target)
+        changes.link(self._line_to(spot.real), path, spot, target)
 
     def _remove(self, path: str, *, operations: Operations, authorize: Authorize, recursive: bool) -> None:
         questions = Questions(operations, authorize)
@@ -272,7 +320,7 @@ class ShellFiles(Backend):
         if recursive:
             self._ask_beneath(path, typed, spot, questions)
         questions.settle(spot, typed)
-        changes.remove(self._line, path, spot, recursive=recursive)
+        changes.remove(self._line_to(spot.real), path, spot, recursive=recursive)
 
     def _rename(self, source: str, target: str, *, operations: Operations, authorize: Authorize) -> None:
         made, questions = Questions(("write",), authorize), Questions(operations, authorize)
@@ -290,7 +338,7 @@ class ShellFiles(Backend):
             raise PathExistsError(target)
         if len(new.rest) > 1:
             raise PathNotFoundError(target)
-        changes.rename(self._line, source, spot, target, new)
+        changes.rename(self._line_to_both(spot.real, new.real), source, spot, target, new)
 
     def _ask_beneath(
         self, path: str, typed: str, spot: Spot, questions: Questions, new: tuple[str, str] | None = None
@@ -303,7 +351,7 @@ class ShellFiles(Backend):
         if spot.stat is None or not spot.stat.is_dir or questions.free:
             return
         questions.ask(typed, spot.real)
-        listing = Listing(self._line, spot.real, None)
+        listing = Listing(self._line_to(spot.real), spot.real, None)
         if listing.spot.identity != spot.identity:
             raise SandboxConflictError(f"{printable(path)}: replaced while it was being judged")
         if not listing.is_open:
@@ -318,11 +366,6 @@ class ShellFiles(Backend):
     def _refuse_base(self, path: str, spot: Spot) -> None:
         if within(self.work_dir, spot.real):
             raise InvalidArgumentError(f"{printable(path)}: the work directory and what it lies in stay in place")
-
-
-def _real(prefix: str, records: Sequence[str]) -> str:
-    spot = parse_spot(records)
-    return prefix if spot.fault else spot.real
 
 
 def _expected(path: str, spot: Spot, expect: Identity | None) -> None:

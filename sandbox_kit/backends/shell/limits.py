@@ -15,7 +15,11 @@ _TOLD = re.compile(r"^([a-z])\n(unlimited|\d+)\n(unlimited|\d+)$", re.MULTILINE)
 
 def keeping(told: str) -> str:
     """Shell code that defines ``limits``: it sets what was *told*, and fails where one is lower for good."""
-    steps = [
-        f"ulimit -H -{option} {hard} && ulimit -S -{option} {soft} && " for option, hard, soft in _TOLD.findall(told)
-    ]
-    return f"limits() {{ {''.join(steps)}:; }}"
+    return f"limits() {{ {''.join(f'{_set(*each)} && ' for each in _TOLD.findall(told))}:; }}"
+
+
+def _set(option: str, hard: str, soft: str) -> str:
+    """Shell code that sets a limit: both at once where they are the same."""
+    if hard == soft:
+        return f"ulimit -{option} {hard}"
+    return f"ulimit -H -{option} {hard} && ulimit -S -{option} {soft}"

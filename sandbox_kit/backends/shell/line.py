@@ -57,12 +57,14 @@ class Line:
         teach: returns the functions that a new loop has to know.
         timeout: how long one trip may take, in seconds.
         path: where the tools are looked for, quoted: no directory that commands could put one into.
+        fixed: device and inode of the files that no new one may take the place of.
     """
 
     lease: Lease
     teach: Callable[[Loop], str]
     timeout: float
     path: str
+    fixed: frozenset[tuple[int, int]] = frozenset()
 
     def look(self, script: str, timeout: float | None = None) -> Reply:
         """Run what changes nothing, once more where the loop turns out to be gone.

@@ -8,7 +8,7 @@ prints an entry's name and ``//``, which no name can hold.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from time import monotonic
 
@@ -224,12 +224,21 @@ class Walk:
         listing: of a directory that was judged.
         typed: its name as typed, absolute.
         depth: how many levels were read; None for all.
+        led: completes what *line* tells of where a link leads.
     """
 
     def __init__(
-        self, line: Line, work_dir: str, questions: Questions, listing: Listing, typed: str, depth: int | None
+        self,
+        line: Line,
+        work_dir: str,
+        questions: Questions,
+        listing: Listing,
+        typed: str,
+        depth: int | None,
+        led: Callable[[Spot, Line], Spot],
     ) -> None:
         self._line = line
+        self._led = led
         self._work_dir = work_dir
         self._questions = questions
         self._listing = listing
@@ -268,7 +277,8 @@ class Walk:
         starts = [place for place, record in enumerate(records) if record == "t"]
         ends = [*starts[1:], len(records)]
         return {
-            name: parse_spot(records[start + 1 : end]) for name, start, end in zip(links, starts, ends, strict=True)
+            name: self._led(parse_spot(records[start + 1 : end]), self._line)
+            for name, start, end in zip(links, starts, ends, strict=True)
         }
 
     def _shown(self, typed: str, spot: Spot, lead: Spot | None) -> bool:

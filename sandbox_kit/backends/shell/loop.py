@@ -21,7 +21,13 @@ __all__ = ["Call", "Loop", "Take", "encode"]
 Take = Callable[[Stream, bytes], None]
 
 _OPENING = b"exec 8>/proc/self/fd/1 9>/proc/self/fd/2 >/dev/null 2>/dev/null\n"
-_FRAME = "{{\nc=0 s=0; echo {begin} >&8; echo {begin} >&9\n{body}\necho {end} $c >&8; echo {end} $s >&9\n}}\n"
+_FRAME = """\
+{{
+c=0 s=0; echo {begin} >&8; echo {begin} >&9
+{body}
+echo {end} $c >&8 && echo {end} $s >&9 || exit
+}}
+"""
 
 _SILENCE = 5.0
 """After so many silent seconds it is seen to that a shell can answer: a command may have stopped it."""

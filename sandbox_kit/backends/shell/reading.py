@@ -8,8 +8,16 @@ from attrs import evolve, frozen
 
 from sandbox_kit.backends.shell.line import Line
 from sandbox_kit.backends.shell.spots import Spot, Stat, call, parse_spot, parse_stat
+from sandbox_kit.backends.shell.stretch import BEGUN, Stretch, records_of
 from sandbox_kit.backends.shell.tools import Tools
-from sandbox_kit.errors import PathError, SandboxConflictError, printable
+from sandbox_kit.errors import (
+    PathAccessError,
+    PathError,
+    SandboxClosedError,
+    SandboxConflictError,
+    SandboxUnavailableError,
+    printable,
+)
 
 __all__ = ["ATTEMPTS", "FIRST", "WHOLE", "Mounts", "Piece", "Reading", "functions"]
 
@@ -22,7 +30,8 @@ WHOLE = 2**20
 ATTEMPTS = 40
 
 _READ = r"""
-# PATH SKIP COUNT PROOF: tell where PATH leads, and give bytes of the regular file there
+# PATH SKIP COUNT PROOF: tell where PATH leads, and give bytes of the regular file there; what proves it comes aside
+# or before them
 k_read() {
 	k_go "$1" 1 || return 0
 	k_spot
@@ -30,14 +39,15 @@ k_read() {
 	[ -f "./$k_n" ] && [ -r "./$k_n" ] || { k_stat "./$k_n"; return 0; }
 	{
 		case $4 in
-		whole) WHOLE & ;;
-		name) NAME & ;;
+		whole) WHOLE >&9 & ;;
+		name) NAME >&9 & ;;
+		first) printf x; WHOLE; printf '\0' ;;
 		esac
 		k_number
 		printf 'b\0'
 		dd bs=65536 skip="$2" count="$3" iflag=fullblock,skip_bytes,count_bytes status=none <&7
 		k_s=$?
-		[ ! "$4" ] || wait "$!"
+		case $4 in whole|name) wait "$!" ;; esac
 	} 7<"./$k_n"
 	return "$k_s"
 }
@@ -50,9 +60,9 @@ k_number() {
 	printf 'i%s %s\0' "$k_i" "$k_j"
 }
 """
-_WHOLE_BY_NAME = """LC_ALL=C stat -c '{} %.9W' -- "./$k_n" - <&7 >&9"""
-_WHOLE_BY_DESCRIPTOR = "{{ LC_ALL=C stat -L -c '{}' /proc/self/fd/7; readlink -n /proc/self/fd/7; }} >&9"
-_NAME = "readlink -n /proc/self/fd/7 >&9"
+_WHOLE_BY_NAME = """LC_ALL=C stat -c '{} %.9W' -- "./$k_n" - <&7"""
+_WHOLE_BY_DESCRIPTOR = "{{ LC_ALL=C stat -L -c '{}' /proc/self/fd/7; readlink -n /proc/self/fd/7; }}"
+_NAME = "readlink -n /proc/self/fd/7"
 
 
 def functions(tools: Tools, form: str) -> str:
@@ -75,7 +85,7 @@ class Piece:
     """
 
     spot: Spot
-    data: bytes | None
+    data: memoryview | None
 
 
 @frozen
@@ -123,7 +133,7 @@ class Reading:
         """
         if judged and None in self.mounts.values():
             return None
-        count = FIRST if judged else WHOLE
+        count = FIRST if judged else WHOLE + 1
         told = self._told(way, 0, count, "name" if judged else "")
         if told.data is None or len(told.data) == count:
             return None
@@ -134,15 +144,48 @@ class Reading:
         stat = Stat(device, int(inode), S_IFREG, 1, len(told.data), 0.0)
         return Piece(evolve(told.spot, stat=stat), told.data)
 
+    def stretch(self, way: str, offset: int, count: int) -> tuple[Spot, Stretch]:
+        """As :meth:`piece`, but once, and the bytes follow as they are read: they are the stretch's.
+
+        Raises:
+            SandboxConflictError: another file took the name.
+            PathAccessError: none can be read.
+        """
+        stretch = self._begun(call("k_read", way, offset, count, "first"))
+        try:
+            told = _Told(parse_spot(stretch.records), "", _record(stretch.records, "x"), None)
+            if not stretch.has_bytes:
+                raise self.replaced() if told.spot.stat is None else PathAccessError(self.path)
+            opened = told.opened()
+            if opened is None:
+                raise self.replaced()
+        except BaseException:
+            stretch.close()
+            raise
+        return evolve(told.spot, stat=opened), stretch
+
+    def _begun(self, script: str) -> Stretch:
+        """Begin a stretch, once more where the loop turns out to be gone."""
+        try:
+            return Stretch(self.line, script)
+        except SandboxClosedError:
+            raise
+        except SandboxUnavailableError:
+            return Stretch(self.line, script)
+
+    def unreadable(self) -> PathError:
+        """Return the error that says that reading broke off."""
+        return PathError(self.path, "could not be read")
+
     def _told(self, way: str, offset: int, count: int, proof: str) -> _Told:
         reply = self.line.look(call("k_read", way, offset, count, proof))
-        head, begun, data = bytes(reply.out).partition(b"\0b\0")
-        records = head.decode("utf-8", "surrogateescape").split("\0")
-        if begun and reply.code:
-            raise PathError(self.path, "could not be read")
-        number = next((record[1:] for record in records if record[:1] == "i"), "")
+        begun = reply.out.find(BEGUN)
+        records = records_of(reply.out if begun < 0 else reply.out[:begun])
+        if begun >= 0 and reply.code:
+            raise self.unreadable()
         aside = reply.aside.decode("utf-8", "surrogateescape")
-        return _Told(parse_spot(records), number, aside, data if begun else None)
+        data = None if begun < 0 else memoryview(reply.out)[begun + len(BEGUN) :]
+        return _Told(parse_spot(records), _record(records, "i"), aside, data)
 
     def _learn(self, told: _Told, opened: Stat) -> None:
         mount, _, inode = told.number.partition(" ")
@@ -164,7 +207,7 @@ class _Told:
     spot: Spot
     number: str
     aside: str
-    data: bytes | None
+    data: memoryview | None
 
     def opened(self) -> Stat | None:
         """Return what stat tells of the opened file, if it is the one that has the real name."""
@@ -175,6 +218,11 @@ class _Told:
         opened = parse_stat(rest)
         same = seen is not None and opened is not None and seen.is_regular and seen.is_same(opened)
         return opened if same else None
+
+
+def _record(records: list[str], letter: str) -> str:
+    """Return what the first record of that letter holds, or nothing."""
+    return next((record[1:] for record in records if record[:1] == letter), "")
 
 
 def _lasting(name: str) -> str:

@@ -12,8 +12,9 @@ import io
 import stat
 import string
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from sandbox_kit.backends.shell.changes import make_directories, remove_made
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["functions", "writing"]
 
-_CHUNK = 2**22
+_CHUNK = 2**24
 _BLOCK = 2**16
 _SHORT = 2**12
 """Up to so many bytes a content goes as text, which saves a process and a round trip."""
@@ -155,7 +156,7 @@ def writing(line: Line, path: str, spot: Spot, mode: int | None) -> Generator[Bi
         SandboxConflictError: something else took the place of the file, or of its new content.
     """
     made = make_directories(line, path, spot.parent, spot.rest[:-1])
-    target = (_Fresh if _is_replaceable(path, spot) else _InPlace)(line, path, spot, mode)
+    target = (_Fresh if _is_replaceable(line, path, spot) else _InPlace)(line, path, spot, mode)
     try:
         yield cast(BinaryIO, target)
         target.finish()
@@ -165,9 +166,10 @@ def writing(line: Line, path: str, spot: Spot, mode: int | None) -> Generator[Bi
         raise
 
 
-def _is_replaceable(path: str, spot: Spot) -> bool:
+def _is_replaceable(line: Line, path: str, spot: Spot) -> bool:
     if spot.stat is not None:
-        return spot.writable and spot.own and spot.stat.links == 1
+        fixed = (spot.stat.device, spot.stat.inode) in line.fixed
+        return spot.writable and spot.own and spot.stat.links == 1 and not fixed
     if not spot.writable and len(spot.rest) == 1:
         raise PathAccessError(path)
     return True
@@ -194,17 +196,18 @@ class _Target(io.RawIOBase):
     def discard(self) -> None:
         """Let go of what was written; never an error."""
 
-    def _send(self, script: str, data: bytes | bytearray | memoryview) -> None:
-        """Run a function that takes *data*, and then the word."""
+    def _send(self, script: str, pieces: Sequence[bytes | bytearray]) -> None:
+        """Run a function that takes the bytes of *pieces*, and then the word."""
         reply = Reply()
         with self._line.lease(None) as loop:
             sent = self._line.begin(loop, script, reply.take)
             try:
                 while not (reply.out.startswith(_READY) or sent.done):
                     sent.step()
-                if not sent.done:
-                    sent.send(data)
-                    sent.send(f"{self._word}\n".encode())
+                for part in _parts([*pieces, f"{self._word}\n".encode()]):
+                    refuse_failure(self._path, reply.records())
+                    sent.deadline = monotonic() + self._line.timeout
+                    sent.send(part)
                 while not sent.done:
                     refuse_failure(self._path, reply.records())
                     sent.step()
@@ -214,23 +217,44 @@ class _Target(io.RawIOBase):
         refuse_failure(self._path, reply.records())
 
 
+def _parts(pieces: Sequence[bytes | bytearray]) -> Iterator[memoryview]:
+    """Yield *pieces* in parts, each of which goes within one time limit."""
+    for piece in pieces:
+        for start in range(0, len(piece), _CHUNK):
+            yield memoryview(piece)[start : start + _CHUNK]
+
+
 class _Fresh(_Target):
     """A new file beside the one that it is to replace."""
 
     def __init__(self, line: Line, path: str, spot: Spot, mode: int | None) -> None:
         super().__init__(line, path, spot, mode)
-        self._held = bytearray()
+        self._held: list[bytes | bytearray] = []
+        self._size = 0
         self._begun = False
         self._kept = stat.S_IMODE(spot.stat.mode) if mode is None and spot.stat is not None else mode
         self._mask = "" if self._kept is None else f"{_ALL & ~self._kept:o}"
 
     def write(self, data: ReadableBuffer, /) -> int:
+        if isinstance(data, bytes):
+            self._hold(data)
+            return len(data)
         view = memoryview(data).cast("B")
         for start in range(0, len(view), _CHUNK):
-            self._held += view[start : start + _CHUNK]
-            if len(self._held) >= _CHUNK:
-                self._put()
+            self._hold(bytes(view[start : start + _CHUNK]))
         return len(view)
+
+    def _hold(self, piece: bytes) -> None:
+        """Keep what is to be sent: the last of it goes with the file's place."""
+        if self._size >= _CHUNK:
+            self._put()
+        if len(piece) >= _BLOCK:
+            self._held.append(piece)
+        elif self._held and isinstance(self._held[-1], bytearray):
+            self._held[-1] += piece
+        else:
+            self._held.append(bytearray(piece))
+        self._size += len(piece)
 
     def finish(self) -> None:
         mode = "" if self._kept is None or not self._kept & ~_PLAIN else f"{self._kept:o}"
@@ -244,17 +268,18 @@ class _Fresh(_Target):
 
     def _put(self, *place: str) -> None:
         """Send what is held; with its *place*, name and mode, the file is complete."""
-        data, self._held = self._held, bytearray()
-        if place and not self._begun and len(data) <= _SHORT and self._put_text(data, *place):
+        held, self._held = self._held, []
+        size, self._size = self._size, 0
+        if place and not self._begun and size <= _SHORT and self._put_text(b"".join(held), *place):
             return
         if self._begun:
-            script = call("k_add", self._directory, self._word, len(data), *place)
+            script = call("k_add", self._directory, self._word, size, *place)
         else:
-            script = call("k_put", self._directory, self._word, len(data), self._mask, *place)
+            script = call("k_put", self._directory, self._word, size, self._mask, *place)
         self._begun = True
-        self._send(script, data)
+        self._send(script, held)
 
-    def _put_text(self, data: bytearray, *place: str) -> bool:
+    def _put_text(self, data: bytes, *place: str) -> bool:
         """Send a short content as a part of the script; False where that fails: bytes then tell why."""
         reply = self._line.act(call("k_put", self._directory, self._word, "", self._mask, *place, _format(data)))
         if reply.records():
@@ -264,7 +289,7 @@ class _Fresh(_Target):
         return True
 
 
-def _format(data: bytearray) -> str:
+def _format(data: bytes) -> str:
     """Return the format that has printf print *data*."""
     return "".join(map(_ESCAPES.__getitem__, data))
 
@@ -290,7 +315,7 @@ class _InPlace(_Target):
             end = (size, mode) if start + _CHUNK >= size else ("", "")
             identity = f"{file.device}:{file.inode}"
             place = (self._directory, self._spot.name, identity)
-            self._send(call("k_over", *place, start // _BLOCK, len(data), self._word, *end), data)
+            self._send(call("k_over", *place, start // _BLOCK, len(data), self._word, *end), [data])
 
     def close(self) -> None:
         self._spool.close()
