@@ -10,7 +10,7 @@ from engine.daemon import Engine
 
 from sandbox_kit.backends.docker import DockerSandbox
 from sandbox_kit.backends.docker import engine as docker_engine
-from sandbox_kit.backends.shell import loop, shells
+from sandbox_kit.backends.shell import loop, shells, stock
 
 from .channels import MakeBox, boxes
 
@@ -38,7 +38,8 @@ def python_box(request: pytest.FixtureRequest, debian_image: str, make_box: Make
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that decide nothing are short."""
     monkeypatch.setattr(loop, "_SILENCE", 0.5)
-    monkeypatch.setattr(shells, "_OPEN_WITHIN", 3.0)
+    monkeypatch.setattr(stock, "_OPEN_WITHIN", 3.0)
+    monkeypatch.setattr(shells, "_ANSWER_WITHIN", 3.0)
     monkeypatch.setattr(docker_engine, "_ANSWER_PROMPTLY", 2)
 
 

@@ -11,14 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from typing import Any
 
 import pytest
 from engine.daemon import Engine
 from engine.images import ensure_image
 
 from sandbox_kit.backends.docker import DockerSandbox
-from sandbox_kit.errors import SandboxError, SandboxTimeoutError, SandboxUnavailableError
+from sandbox_kit.backends.docker import engine as docker_engine
+from sandbox_kit.backends.docker.dialing import Wire
+from sandbox_kit.errors import CommandTimeoutError, SandboxError, SandboxTimeoutError, SandboxUnavailableError
 from sandbox_kit.types import Limits
 
 from .channels import GUARD, MakeBox, boxes, works
@@ -104,6 +108,39 @@ def test_an_engine_that_freezes_ends_the_command(own_engine: Engine, make_own_bo
     works(box)
 
 
+def test_a_command_that_ends_right_after_its_time_limit_costs_nothing(
+    image: str, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_late(*arguments: Any, **options: Any) -> tuple[str, Wire]:
+        opened = exec_stream(*arguments, **options)
+        time.sleep(0.5)  # the shell that was given up sweeps meanwhile
+        monkeypatch.setattr(docker_engine.Engine, "exec_stream", exec_stream)
+        return opened
+
+    box = make_box(image)
+    works(box)
+    exec_stream = docker_engine.Engine.exec_stream
+    monkeypatch.setattr(docker_engine.Engine, "exec_stream", open_late)
+    with pytest.raises(CommandTimeoutError):
+        box.execute("sleep 0.5", timeout=0.2)
+    assert box.is_alive()
+    works(box)
+
+
+@pytest.mark.parametrize("stdin", [None, b"x"], ids=["shell", "engine"])
+def test_a_frozen_engine_does_not_keep_a_command_from_its_time_limit(
+    own_engine: Engine, make_own_box: MakeBox, stdin: bytes | None
+) -> None:
+    box = make_own_box("sandbox-kit-test/busybox")
+    pid = own_engine.pid
+    assert pid is not None
+    try:
+        assert in_mid_command(box, lambda: os.kill(pid, signal.SIGSTOP), timeout=1.0, stdin=stdin) < 20
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    works(box)
+
+
 def test_an_engine_that_is_gone_ends_the_command(own_engine: Engine, busybox_image: str) -> None:
     ensure_image(own_engine, "busybox")
     pid = own_engine.pid
@@ -152,6 +189,26 @@ def test_nothing_is_leaked_by_commands_and_sandboxes(busybox_image: str, make_bo
     before = held()
     use(300)
     assert settled(before) == before
+
+
+MANY = 40
+
+
+def test_many_sandboxes_leave_nothing(tidy_engine: dict[str, str], busybox_image: str) -> None:
+    def use(_: int) -> None:
+        with DockerSandbox(busybox_image, labels=tidy_engine) as box:
+            for _ in range(6):
+                box.execute("sleep 100 & true", timeout=GUARD)
+
+    def use_all(count: int) -> None:
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(use, range(count)))
+
+    use_all(10)  # docker-py's idle connections; see above
+    before = held()
+    use_all(MANY)
+    after = settled(before)
+    assert all(now - then < MANY - 10 for then, now in zip(before, after, strict=True)), (before, after)
 
 
 def test_a_forked_child_leaves_the_sandbox_to_its_parent(busybox_image: str, make_box: MakeBox) -> None:

@@ -1,4 +1,4 @@
-"""The conformance suite over containers: of an image with busybox, and guarded, of one with dash and GNU tools.
+"""The conformance suite over containers: with busybox, with a mask, and guarded with dash and GNU tools.
 
 A container outlives a test where the test leaves it as it was: what is a container's own life is
 tried with new ones.
@@ -14,21 +14,22 @@ import pytest
 from sandbox_kit.backends.docker import DockerSandbox
 from sandbox_kit.contract import Backend, Sandbox
 from sandbox_kit.guard import guarding
-from sandbox_kit.rules.ruleset import PermissionRuleset
+from sandbox_kit.rules.ruleset import OperationPermissions, PermissionRule, PermissionRuleset
 from sandbox_kit.testing import SandboxConformance
 from sandbox_kit.testing.life import LifeConformance
 
 ALLOW_ALL = PermissionRuleset("allow")
-EMPTY = "chmod -R u+rwX . 2>/dev/null; find . -mindepth 1 -delete; ls -A"
+HIDES_A_NAME = PermissionRuleset("allow", read=OperationPermissions(rules=[PermissionRule("/etc/hostname", "deny")]))
+EMPTY = "chmod -R u+rwX . 2>/dev/null; rm -rf ..?* .[!.]* *; ls -A"
 
 
 class Kept:
     """One sandbox for test after test, replaced when a test leaves it stopped or not empty."""
 
     def __init__(self) -> None:
-        self._sandbox: DockerSandbox | None = None
+        self._sandbox: Sandbox | None = None
 
-    def borrow(self, made: DockerSandbox) -> DockerSandbox:
+    def borrow(self, made: Sandbox) -> Sandbox:
         """*made*, started, or the one that is kept, empty."""
         kept, self._sandbox = self._sandbox, None
         if kept is not None and kept.is_alive() and kept.execute(EMPTY).stdout == "":
@@ -36,10 +37,10 @@ class Kept:
         self.end(kept)
         return made.start()
 
-    def give_back(self, sandbox: DockerSandbox) -> None:
+    def give_back(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
-    def end(self, sandbox: DockerSandbox | None = None) -> None:
+    def end(self, sandbox: Sandbox | None = None) -> None:
         for each in (sandbox, self._sandbox):
             if each is not None:
                 each.stop(purge=True)
@@ -53,7 +54,7 @@ def kept_one() -> Iterator[Kept]:
 
 
 class DockerTests(LifeConformance):
-    stop_also = ("remove",)
+    stop_also: tuple[str, ...] = ("remove",)
     image: str
 
     def make_backend(self, tmp_path: Path) -> Sandbox:
@@ -86,3 +87,22 @@ class TestGuardedDebian(KeptDockerTests):
 
     def wrap(self, sandbox: Sandbox) -> Sandbox:
         return guarding(sandbox, ALLOW_ALL)
+
+
+class TestMaskedBusybox(KeptDockerTests):
+    """Where commands see something masked, what the workspace holds is reached beside them."""
+
+    stop_also = ()
+
+    @pytest.fixture(autouse=True)
+    def _image(self, busybox_image: str) -> None:
+        self.image = busybox_image
+
+    @pytest.fixture
+    def backend(self, kept_one: Kept) -> Iterator[Backend]:
+        sandbox = kept_one.borrow(self.make_backend(Path()))
+        yield sandbox
+        kept_one.give_back(sandbox)
+
+    def wrap(self, sandbox: Sandbox) -> Sandbox:
+        return guarding(sandbox, HIDES_A_NAME, commands="confined")

@@ -255,8 +255,11 @@ def test_stopping_what_another_removed_is_fine(engine: Engine, made: Callable[..
     sandbox = made().start()
     engine.client().remove_container(sandbox.name, force=True)
     assert not sandbox.is_alive()
-    with pytest.raises(SandboxUnavailableError):
-        sandbox.execute("true")
+    for call in (lambda: sandbox.execute("true"), lambda: sandbox.read("file"), lambda: sandbox.spawn("true")):
+        with pytest.raises(SandboxUnavailableError, match=r"gone: stop\(\) and start\(\)"):
+            call()
+    sandbox.stop()
+    assert sandbox.start().execute("echo on").stdout == "on\n"
     sandbox.stop(purge=True)
     sandbox.stop()
 
@@ -394,7 +397,7 @@ def test_use_after_a_stop_says_how_to_start(made: Callable[..., DockerSandbox]) 
 @pytest.mark.parametrize(
     ("options", "error", "told"),
     [
-        ({"network": "no-such-network"}, SandboxUnavailableError, "no-such-network"),
+        ({"network": "no-such-network"}, SandboxUnavailableError, "'no-such-network': see 'docker network ls'"),
         ({"oci_runtime": "no-such-runtime"}, InvalidArgumentError, "no-such-runtime"),
         ({"user": "nobody-here"}, InvalidArgumentError, "nobody-here"),
         ({"limits": Limits(mem_limit=1000)}, InvalidArgumentError, "emory"),

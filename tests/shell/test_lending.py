@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,19 @@ from sandbox_kit.backends.shell.lending import Lending
 from sandbox_kit.backends.shell.loop import Loop
 from sandbox_kit.backends.shell.stock import Stock
 from sandbox_kit.errors import SandboxUnavailableError
+from sandbox_kit.host.turns import Turns
 
 from .pipes import SHELLS, PipeDuplex
 
 GUARD = 30.0
+
+
+def turns(stock: Stock) -> Turns:
+    return Turns(uuid.uuid4().hex, stock.forget)
+
+
+def _of(stock: Stock) -> Lending:
+    return Lending(stock, turns(stock))
 
 
 class Opened:
@@ -68,13 +78,13 @@ def test_a_sweep_kills_what_is_being_opened_and_another_is_lent(opened: Opened) 
 
     stock = Stock(start)
     threading.Timer(0.5, over.set).start()
-    with Lending(stock).lease(None) as loop:
+    with _of(stock).lease(None) as loop:
         assert answers(loop)
     assert len(opened.duplexes) == 2
 
 
 def test_a_shell_that_dies_by_itself_is_told(opened: Opened) -> None:
-    with pytest.raises(SandboxUnavailableError), Lending(Stock(opened)).lease(None):
+    with pytest.raises(SandboxUnavailableError), _of(Stock(opened)).lease(None):
         pass
 
 
@@ -82,7 +92,7 @@ def test_a_shell_that_is_idle_is_lent_again(opened: Opened) -> None:
     stock = Stock(opened)
     with pytest.raises(SandboxUnavailableError):
         stock.open()
-    lending = Lending(stock)
+    lending = _of(stock)
     for _ in range(3):
         with lending.lease(None) as loop:
             assert answers(loop)

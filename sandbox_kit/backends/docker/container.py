@@ -1,45 +1,40 @@
-"""One container: what it may do, how it is made, found again, and removed with nothing left over."""
+"""One container: how it is made, found again, made anew, and removed with nothing left over."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
+from uuid import uuid4
 
+from attrs import evolve, frozen
 from docker.errors import NotFound
-from docker.types import LogConfig, Mount
 
 from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
+from sandbox_kit.backends.docker.hosting import host_config
+from sandbox_kit.backends.docker.ownership import ID, container_labels
+from sandbox_kit.backends.docker.plan import Identity, Plan
 from sandbox_kit.backends.docker.preparing import Prepared
-from sandbox_kit.backends.docker.shellcopy import PLACE
+from sandbox_kit.backends.docker.pulling import look_up
 from sandbox_kit.backends.docker.terms import Terms
-from sandbox_kit.errors import SandboxConflictError, SandboxUnavailableError
+from sandbox_kit.backends.docker.workspace import make_volume, remove_volume
+from sandbox_kit.errors import SandboxConflictError, UnsupportedError
 
-__all__ = ["bring_up", "end"]
+__all__ = ["Up", "beside", "bring_up", "end", "known_masks"]
 
-ID = "sandbox-kit.id"
 CONFIG = "sandbox-kit.config"
+PLAN = "sandbox-kit.plan"
+MASKED = "sandbox-kit.masked"
+"""What is masked in it: the plan's digest; and device and inode of each thing, to know it by another name."""
 
-MASKED = (
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
-)
-READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-"""What engines mask by themselves, of which setting any of them takes the place."""
+BESIDE = "sandbox-kit.beside"
+"""Set on a container that only serves file calls of another."""
 
-_CPU_PERIOD = 100_000
+_KEPT = "sandbox-kit/kept"
+"""The images of what kept containers held that had to be made anew."""
+
 _REMOVED_WITHIN = 10
 """Seconds that another, such as the engine itself, may take to remove a container."""
 
@@ -47,58 +42,111 @@ _MADE_WITHIN = 10.0
 """Seconds that another process may take to make one whose name it has taken."""
 
 _PAUSE = 0.05
+_NOT_BEGUN = ("created", "exited")
+
+
+@frozen
+class Up:
+    """A container that runs.
+
+    Attributes:
+        id: the engine's.
+        new: whether it was made.
+        joined: whether it ran before, so that others may use it.
+        masked: whether it was made to hide anything.
+    """
+
+    id: str
+    new: bool
+    joined: bool
+    masked: bool
 
 
 @contextmanager
-def bring_up(
-    engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared
-) -> Iterator[tuple[str, bool]]:
+def bring_up(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared, plan: Plan) -> Iterator[Up]:
     """Have the container run, the one that exists or a new one; if the block fails, remove what this made.
 
-    Yields:
-        Its id, and whether it is new.
+    One that is stopped and was made by another plan is made anew, with what it holds.
 
     Raises:
         SandboxConflictError: a stranger's container or volume, or a container of another configuration, has the name.
         InvalidArgumentError: the engine refuses a limit, network mode or OCI runtime.
         SandboxUnavailableError: the engine could not, or has no such network.
+        UnsupportedError: the container is kept, and the plan mounts parts of a workspace that others may change.
     """
+    if terms.persist and plan.again and not terms.workspace.ours:
+        raise UnsupportedError(
+            "persist: rules that name directories are not held for a container that is kept, in a workspace that "
+            "is not its own: what it was left with could take part in mounting them"
+        )
     with ExitStack() as undo:
-        container, new = _obtain(undo, engine, name, sandbox_id, terms, prepared)
-        start(engine, container)
-        yield container, new
+        up = _obtain(undo, engine, name, sandbox_id, terms, prepared, plan)
+        start(engine, up.id)
+        yield up
         undo.pop_all()
 
 
 def _obtain(
-    undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared
-) -> tuple[str, bool]:
-    """The id of the container, and whether it is new; *undo* is told how to leave all as it was."""
+    undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared, plan: Plan
+) -> Up:
+    """The container; *undo* is told how to leave all as it was."""
     until = time.monotonic() + _MADE_WITHIN
-    while (found := find(engine, name, sandbox_id, terms)) is None:
-        made = _make(undo, engine, name, sandbox_id, terms, prepared)
+    while (found := find(engine, name, sandbox_id, terms)) is None or _is_outdated(found, plan):
+        if found is not None:
+            _take_apart(engine, found["Id"], sandbox_id, terms)
+        image = _kept_image(engine, sandbox_id, terms) or prepared.image
+        made = _make(undo, engine, name, sandbox_id, terms, evolve(prepared, image=image), plan)
         if made is not None:
-            return made, True
+            return Up(made, new=True, joined=False, masked=plan != Plan())
         if time.monotonic() > until:
             raise SandboxConflictError(f"another process has taken the name {name!r}, but made no container")
         time.sleep(_PAUSE)
-    if found["State"]["Status"] == "exited":
+    status, labels = found["State"]["Status"], found["Config"]["Labels"]
+    if status == "exited":
         undo.callback(halt, engine, found["Id"])
-    return str(found["Id"]), False
+    return Up(str(found["Id"]), new=False, joined=status not in _NOT_BEGUN, masked=bool(labels.get(PLAN)))
 
 
-def _make(undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared) -> str | None:
+def _is_outdated(found: Mapping[str, Any], plan: Plan) -> bool:
+    """Whether a container that is to be started masks something else than *plan*."""
+    return found["State"]["Status"] in _NOT_BEGUN and found["Config"]["Labels"].get(PLAN, "") != plan.digest()
+
+
+def _take_apart(engine: Engine, container: str, sandbox_id: str, terms: Terms) -> None:
+    """Remove a container that is stopped, and make an image of what it held, if that is to be kept."""
+    if terms.persist:
+        with translated():
+            engine.api.commit(container, repository=_KEPT, tag=sandbox_id)
+    remove(engine, container)
+
+
+def _kept_image(engine: Engine, sandbox_id: str, terms: Terms) -> str | None:
+    """The image of what a container of the same configuration held, which was taken apart."""
+    found = look_up(engine, f"{_KEPT}:{sandbox_id}") if terms.persist else None
+    ours = found is not None and (found["Config"]["Labels"] or {}).get(CONFIG) == terms.digest()
+    return str(found["Id"]) if found is not None and ours else None
+
+
+def known_masks(engine: Engine, name: str) -> frozenset[Identity]:
+    """Device and inode of what was masked in a container; nothing where there is none."""
+    found = _look_up(engine, name)
+    told = (found["Config"]["Labels"] or {}).get(MASKED, "") if found else ""
+    pairs = (pair.partition(":") for pair in told.split(",") if pair)
+    return frozenset((int(device), int(inode)) for device, _, inode in pairs)
+
+
+def _make(
+    undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared, plan: Plan
+) -> str | None:
     """Make the volume, where it is the library's, and the container.
 
     Returns:
         The container's id; None where another was quicker, to whom the volume is left.
     """
     with ExitStack() as failing:
-        volume = terms.workspace.source
-        if terms.workspace.ours and create_volume(engine, volume, sandbox_id):
-            failing.callback(_drop_volume, engine, volume, sandbox_id)
+        make_volume(failing, engine, sandbox_id, terms)
         try:
-            container = create(engine, name, sandbox_id, terms, prepared)
+            container = create(engine, name, sandbox_id, terms, prepared, plan)
         except SandboxConflictError:
             failing.pop_all()
             return None
@@ -107,10 +155,28 @@ def _make(undo: ExitStack, engine: Engine, name: str, sandbox_id: str, terms: Te
     return container
 
 
-def end(engine: Engine, name: str, sandbox_id: str, terms: Terms, *, keep: bool, purge: bool) -> None:
-    """Remove the container, or *keep* it stopped; with *purge* remove the volume that the library made.
+@contextmanager
+def beside(engine: Engine, sandbox_id: str, terms: Terms, prepared: Prepared) -> Iterator[str]:
+    """Have a container run that sees the workspace as it is; if the block fails, remove what this made.
 
-    What is gone, or is another's, is left as it is.
+    Yields:
+        Its id. It is this process's own, and holds nothing.
+    """
+    name = f"sandbox-kit.{sandbox_id}.{uuid4().hex[:12]}"
+    alone = evolve(terms, persist=False, network="none", labels={**terms.labels, BESIDE: "yes"})
+    with ExitStack() as undo:
+        make_volume(undo, engine, sandbox_id, terms)
+        container = create(engine, name, sandbox_id, alone, prepared, Plan())
+        undo.callback(remove, engine, container)
+        start(engine, container)
+        yield container
+        undo.pop_all()
+
+
+def end(engine: Engine, name: str, sandbox_id: str, terms: Terms, *, keep: bool, purge: bool) -> None:
+    """Remove the containers, or *keep* the one that runs commands, stopped.
+
+    With *purge* remove the volume too, if the library made it. What is gone, or is another's, is left as it is.
 
     Raises:
         SandboxUnavailableError: the engine cannot be reached, or another container uses the volume.
@@ -121,8 +187,25 @@ def end(engine: Engine, name: str, sandbox_id: str, terms: Terms, *, keep: bool,
             halt(engine, found["Id"])
         else:
             remove(engine, found["Id"])
-    if purge and terms.workspace.ours:
-        remove_volume(engine, terms.workspace.source, sandbox_id)
+    _end_beside(engine, sandbox_id)
+    if purge:
+        _drop_kept(engine, sandbox_id)
+        if terms.workspace.ours:
+            remove_volume(engine, terms.workspace.source, sandbox_id)
+
+
+def _end_beside(engine: Engine, sandbox_id: str) -> None:
+    """Remove what serves file calls."""
+    with translated():
+        found = engine.api.containers(all=True, filters={"label": [f"{ID}={sandbox_id}", f"{BESIDE}=yes"]})
+    for each in found:
+        remove(engine, each["Id"])
+
+
+def _drop_kept(engine: Engine, sandbox_id: str) -> None:
+    """Remove the image of what a kept container held."""
+    with suppress(SandboxConflictError), missing_is_fine():
+        engine.api.remove_image(f"{_KEPT}:{sandbox_id}")
 
 
 def find(engine: Engine, name: str, sandbox_id: str, terms: Terms) -> dict[str, Any] | None:
@@ -150,7 +233,7 @@ def _look_up(engine: Engine, name: str) -> dict[str, Any] | None:
             return None
 
 
-def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared) -> str:
+def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: Prepared, plan: Plan) -> str:
     """Make the container; return its id.
 
     Raises:
@@ -158,7 +241,7 @@ def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: P
         SandboxConflictError: the name is taken by now.
         SandboxUnavailableError: the engine could not.
     """
-    labels = {**terms.labels, ID: sandbox_id, CONFIG: terms.digest()}
+    labels = {**container_labels(sandbox_id, terms), CONFIG: terms.digest(), **_plan_labels(plan)}
     with translated():
         made = engine.api.create_container(
             prepared.image,
@@ -172,46 +255,15 @@ def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: P
             stdin_open=True,
             labels=labels,
             healthcheck={"test": ["NONE"]},
-            host_config=_host_config(engine, terms),
+            host_config=host_config(engine, terms, plan),
         )
     return str(made["Id"])
 
 
-def _host_config(engine: Engine, terms: Terms) -> dict[str, Any]:
-    limits = terms.limits
-    config = engine.api.create_host_config(
-        network_mode=terms.network,
-        read_only=terms.read_only,
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
-        auto_remove=not terms.persist,
-        log_config=LogConfig(type="none"),
-        runtime=terms.oci_runtime,
-        mem_limit=limits.mem_limit,
-        memswap_limit=limits.memswap_limit,
-        cpu_shares=limits.cpu_shares,
-        cpu_period=_CPU_PERIOD if limits.cpus else None,
-        cpu_quota=int(limits.cpus * _CPU_PERIOD) if limits.cpus else None,
-        pids_limit=limits.pids_limit,
-        tmpfs=_tmpfs(terms),
-        mounts=[_mount(terms)],
-    )
-    config["MaskedPaths"] = list(MASKED)
-    config["ReadonlyPaths"] = [*READ_ONLY, PLACE]
-    return dict(config)
-
-
-def _tmpfs(terms: Terms) -> dict[str, str]:
-    mounts = {leases.PLACE: "mode=700,size=64k"}
-    size = terms.limits.tmpfs_size
-    if size is not None or terms.read_only:
-        mounts["/tmp"] = "mode=1777,exec" + (f",size={size}" if size is not None else "")
-    return mounts
-
-
-def _mount(terms: Terms) -> Mount:
-    workspace = terms.workspace
-    return Mount(terms.work_dir, workspace.source, type="bind" if workspace.bound else "volume")
+def _plan_labels(plan: Plan) -> dict[str, str]:
+    """Those of what is masked; given where nothing is, too, as the image of a kept container has its own."""
+    masked = ",".join(f"{device}:{inode}" for device, inode in sorted(plan.masked))
+    return {PLAN: plan.digest(), MASKED: masked}
 
 
 def start(engine: Engine, container: str) -> None:
@@ -239,49 +291,3 @@ def remove(engine: Engine, name: str) -> None:
     except SandboxConflictError:
         with missing_is_fine():
             engine.api.wait(name, timeout=_REMOVED_WITHIN, condition="removed")
-
-
-def create_volume(engine: Engine, name: str, sandbox_id: str) -> bool:
-    """Make a volume; whether it was not there before.
-
-    Raises:
-        SandboxConflictError: a stranger's volume has the name.
-    """
-    owner = _volume_owner(engine, name)
-    if owner == sandbox_id:
-        return False
-    if owner is not None:
-        raise SandboxConflictError(f"the volume {name!r} is not this sandbox's: choose another sandbox_id")
-    with translated():
-        engine.api.create_volume(name, labels={ID: sandbox_id})
-    return True
-
-
-def _volume_owner(engine: Engine, name: str) -> str | None:
-    """The id of the sandbox whose volume has *name*; empty for a stranger's, None where there is none."""
-    with translated():
-        try:
-            return str((engine.api.inspect_volume(name)["Labels"] or {}).get(ID, ""))
-        except NotFound:
-            return None
-
-
-def _drop_volume(engine: Engine, name: str, sandbox_id: str) -> None:
-    """Remove a volume that was made in vain, unless another container uses it by now."""
-    with suppress(SandboxUnavailableError):
-        remove_volume(engine, name, sandbox_id)
-
-
-def remove_volume(engine: Engine, name: str, sandbox_id: str) -> None:
-    """Remove a sandbox's volume; one that is gone, or a stranger's, is left as it is.
-
-    Raises:
-        SandboxUnavailableError: another container uses it.
-    """
-    if _volume_owner(engine, name) != sandbox_id:
-        return
-    try:
-        with missing_is_fine():
-            engine.api.remove_volume(name)
-    except SandboxConflictError as error:
-        raise SandboxUnavailableError(f"the volume {name} is still in use: {error}") from error

@@ -16,6 +16,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound, St
 from docker.tls import TLSConfig
 
 from sandbox_kit.backends.docker.dialing import DEFAULT_HOST, Wire, hijack, reach
+from sandbox_kit.backends.docker.refusals import explained
 from sandbox_kit.backends.docker.ssh import Gate
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -31,10 +32,13 @@ __all__ = ["Engine", "connect", "missing_is_fine", "translated"]
 _ANSWER_WITHIN = 60
 """Seconds that the engine may take for one request."""
 
-_ANSWER_PROMPTLY = 10
+_ANSWER_PROMPTLY = 5
 """The same, for what the engine only has to look up or to pass on."""
 
 _BUSY = (409,)
+_NAME_TAKEN = "is already in use by"
+"""What Podman says of a name with the status of another failure."""
+
 _REFUSED = (400,)
 
 
@@ -179,9 +183,9 @@ def translated() -> Iterator[None]:
 
 
 def _of_status(error: APIError) -> SandboxError:
-    told = f"the Docker engine refused: {error.explanation or error}"
+    told = explained(str(error.explanation or error))
     status = error.response.status_code if error.response is not None else 0
-    if status in _BUSY:
+    if status in _BUSY or _NAME_TAKEN in told:
         return SandboxConflictError(told)
     if status in _REFUSED:
         return InvalidArgumentError(told)

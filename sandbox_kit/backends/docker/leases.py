@@ -21,8 +21,9 @@ from attrs import define
 from sandbox_kit.errors import SandboxError
 from sandbox_kit.host.aside import begin
 from sandbox_kit.host.forks import renew_in_child
+from sandbox_kit.host.marks import own_mark
 
-__all__ = ["PLACE", "TICK", "keep", "renewal", "watch_script"]
+__all__ = ["PLACE", "TICK", "keep", "listing", "renewal", "sparing", "watch_script"]
 
 PLACE = "/.sandbox-kit-lease"
 """A file system of its own, where only root may write."""
@@ -30,7 +31,13 @@ PLACE = "/.sandbox-kit-lease"
 TICK = 5
 """Seconds."""
 
-_RENEW = f'echo "$1" >{PLACE}/new && mv {PLACE}/new {PLACE}/number'
+_RENEW = f"""\
+[ ! "$2" ] || : >{PLACE}/owner."$2" || exit
+[ ! -e {PLACE}/ending ] || {{ echo 'a sweep removes this container: start again'; exit 1; }}
+echo "$1" >{PLACE}/new && mv {PLACE}/new {PLACE}/number"""
+"""Who uses the container says so before looking whether a sweep ends it, which looks for users after saying that."""
+
+_LIST = f"for o in {PLACE}/owner.*; do [ ! -e $o ] || echo ${{o#{PLACE}/owner.}}; done"
 _log = logging.getLogger("sandbox_kit")
 _counter = itertools.count()
 
@@ -50,8 +57,22 @@ def watch_script(lease: float | None) -> str:
 
 
 def renewal() -> list[str]:
-    """The arguments of a shell, after its name, that renew a lease."""
-    return ["-c", _RENEW, "sh", f"{os.getpid()}.{time.monotonic_ns()}.{next(_counter)}"]
+    """The arguments of a shell, after its name, that renew a lease, and note that this process uses the container."""
+    return ["-c", _RENEW, "sh", f"{os.getpid()}.{time.monotonic_ns()}.{next(_counter)}", own_mark()]
+
+
+def listing(*, ending: bool = False) -> list[str]:
+    """The arguments of a shell that prints the mark of each process that has used the container, a line each.
+
+    Args:
+        ending: say before that a sweep ends it: no process begins to use it from then on.
+    """
+    return ["-c", f": >{PLACE}/ending && {_LIST}" if ending else _LIST]
+
+
+def sparing() -> list[str]:
+    """The arguments of a shell that takes that back."""
+    return ["-c", f"rm -f {PLACE}/ending"]
 
 
 @define(eq=False)

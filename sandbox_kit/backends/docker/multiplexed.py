@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from sandbox_kit.backends.docker.dialing import Wire
@@ -32,31 +32,35 @@ class Frames:
         self._stream: Stream = "stdout"
         self._left = 0
 
-    def feed(self, data: bytes) -> Iterator[Piece]:
-        """Yield what *data* holds for each stream; a frame may come in many pieces.
+    def feed(self, data: bytes | memoryview) -> list[Piece]:
+        """Return what *data* holds for each stream; a frame may come in many pieces.
 
         Raises:
             RemoteProtocolError: these are no frames.
         """
-        rest = memoryview(data)
-        while rest:
-            if self._left:
-                piece, rest = rest[: self._left], rest[self._left :]
-                self._left -= len(piece)
-                yield self._stream, bytes(piece)
+        pieces: list[Piece] = []
+        place, size = 0, len(data)
+        while place < size:
+            if not self._left:
+                place += self._begin(data, place)
                 continue
-            missing = _HEADER.size - len(self._header)
-            self._header += rest[:missing]
-            rest = rest[missing:]
-            if len(self._header) == _HEADER.size:
-                self._begin()
+            end = min(size, place + self._left)
+            pieces.append((self._stream, bytes(data[place:end])))
+            self._left -= end - place
+            place = end
+        return pieces
 
-    def _begin(self) -> None:
-        kind, self._left = _HEADER.unpack(self._header)
-        self._header = b""
-        if kind not in _STREAMS:
-            raise RemoteProtocolError(f"the Docker engine sent a frame for stream {kind}")
-        self._stream = _STREAMS[kind]
+    def _begin(self, data: bytes | memoryview, place: int) -> int:
+        """Take what there is of a header; return how many bytes that was."""
+        taken = bytes(data[place : place + _HEADER.size - len(self._header)])
+        self._header += taken
+        if len(self._header) == _HEADER.size:
+            kind, self._left = _HEADER.unpack(self._header)
+            self._header = b""
+            if kind not in _STREAMS:
+                raise RemoteProtocolError(f"the Docker engine sent a frame for stream {kind}")
+            self._stream = _STREAMS[kind]
+        return len(taken)
 
 
 class WireDuplex(Duplex):
@@ -70,6 +74,7 @@ class WireDuplex(Duplex):
         wire.setblocking(False)
         self._wire = wire
         self._frames = Frames()
+        self._room = memoryview(bytearray(_SIZE))
         self._closed = False
         self._poller = select.poll()
         abandon_in_child(self)
@@ -84,12 +89,12 @@ class WireDuplex(Duplex):
 
     def receive(self) -> Sequence[Piece] | None:
         try:
-            data = self._wire.recv(_SIZE)
+            size = self._wire.recv_into(self._room)
         except BlockingIOError:
             return ()
         except OSError as error:
             raise _lost(error) from error
-        return list(self._frames.feed(data)) if data else None
+        return self._frames.feed(self._room[:size]) if size else None
 
     def send(self, data: memoryview) -> int:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shlex
 import subprocess
 import threading
 import time
@@ -14,22 +13,20 @@ from typing import Any, BinaryIO, cast
 
 from attrs import evolve
 
-from sandbox_kit.backends.docker import leases
-from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
+from sandbox_kit.backends.docker import leases, state
+from sandbox_kit.backends.docker.engine import Engine, missing_is_fine
 from sandbox_kit.backends.docker.execs import Exec
 from sandbox_kit.backends.docker.multiplexed import WireDuplex
 from sandbox_kit.backends.docker.preparing import Prepared
 from sandbox_kit.backends.docker.process import DockerProcess, Service
+from sandbox_kit.backends.docker.users import Slots, Users
 from sandbox_kit.backends.shell.commands import script
 from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.backends.shell.shells import Shells
 from sandbox_kit.errors import (
-    InvalidArgumentError,
     SandboxClosedError,
-    SandboxError,
     SandboxTimeoutError,
     SandboxUnavailableError,
-    UnsupportedError,
 )
 from sandbox_kit.host.forks import abandon_in_child
 from sandbox_kit.primitives import Command
@@ -38,21 +35,11 @@ from sandbox_kit.types import Usage
 __all__ = ["Running"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_FIRST_SLOT = 2_000_000_000
-_SLOTS = 1000
-"""Background commands run as users of their own, from this uid on: a user is what can be killed as a whole."""
-
-_MAX_UID = 2**32 - 2
-_MOST_DIGITS = 10
-
 _STARTED_WITHIN = 10.0
 """Seconds that a shell may take to start."""
 
 _START = 'cd -P -- "$1" && [ "$PWD" = "$1" ] || exit 126; shift; umask 0002; exec "$@"'
 """Starts a command, unless its directory is another by now."""
-
-_UID = 'while IFS=: read -r name _ uid _; do [ "$name" != {user} ] || {{ echo "$uid"; break; }}; done </etc/passwd >&8'
-"""Prints what the list of users has for a name."""
 
 
 class Running:
@@ -81,8 +68,8 @@ class Running:
         self._work_dir = work_dir
         self._lock = threading.Lock()
         self._shells: dict[str, Shells] = {}
-        self._uids: dict[str, str] = {}
-        self._slots: set[int] = set()
+        self._users = Users(self.user, lambda: self.shells().lease())
+        self._slots = Slots(self.user.partition(":")[2])
         self._closed = False
         self._abandoned = False
         abandon_in_child(self)
@@ -105,17 +92,20 @@ class Running:
             InvalidArgumentError: the container knows no such user.
             SandboxClosedError: as :attr:`engine`.
         """
-        user_id = self._user_id(user)
+        user_id = self._users.number(user)
         uid = user_id.partition(":")[0]
         with self._lock:
             if uid not in self._shells:
-                self._shells[uid] = Shells(lambda: self._open(user_id), lambda: self._in_company(uid), self._end_all)
+                key = f"{self.container}:{uid}"
+                self._shells[uid] = Shells(
+                    lambda: self._open(user_id), lambda: self._in_company(uid), self._end_all, key
+                )
             return self._shells[uid]
 
     def _in_company(self, uid: str) -> bool:
         """Whether commands of another user than *uid* may run."""
         with self._lock:
-            return bool(self._slots) or any(each.busy for other, each in self._shells.items() if other != uid)
+            return self._slots.busy or any(each.busy for other, each in self._shells.items() if other != uid)
 
     def _end_all(self) -> None:
         """End the container, where nothing else ends what a user runs: it forks or stops others too fast."""
@@ -124,33 +114,6 @@ class Running:
                 self.engine.prompt.kill(self.container)
         except SandboxTimeoutError as error:
             raise SandboxUnavailableError("the container does not end; it will with its lease") from error
-
-    def _user_id(self, user: str | int | None) -> str:
-        """A user by number, with the group where one was given: what a name stands for is looked up once.
-
-        Raises:
-            InvalidArgumentError: the container knows no such user, or there can be none of that number.
-            SandboxClosedError: as :attr:`engine`.
-        """
-        name, colon, group = (self.user if user is None else str(user)).partition(":")
-        if not name.isascii() or not name.isdecimal():
-            if name not in self._uids:
-                self._uids[name] = self._looked_up(name)
-            name = self._uids[name]
-        if len(name) > _MOST_DIGITS or int(name) > _MAX_UID:
-            raise InvalidArgumentError(f"user: no user has the number {name[:20]}")
-        return f"{int(name)}{colon}{group}"
-
-    def _looked_up(self, name: str) -> str:
-        """A user's uid: the engine says less reliably that there is none."""
-        told = bytearray()
-        with self.shells().lease() as loop:
-            deadline = time.monotonic() + _STARTED_WITHIN
-            loop.run(_UID.format(user=shlex.quote(name)), lambda _, data: told.extend(data), deadline)
-        uid = told.decode(errors="replace").strip()
-        if not uid.isdecimal():
-            raise InvalidArgumentError(f"user: the sandbox has no user {name!r}")
-        return str(int(uid))
 
     def _open(self, user: str) -> Loop:
         with self._undisturbed(user) as root:
@@ -230,7 +193,7 @@ class Running:
             SandboxTimeoutError: the deadline came; it may run on.
         """
         assert not isinstance(command.stdin, int)
-        program = self.exec(command, cwd, user=self._user_id(command.user), stdin=command.stdin, take=take)
+        program = self.exec(command, cwd, user=self._users.number(command.user), stdin=command.stdin, take=take)
         try:
             return program.finish(deadline)
         finally:
@@ -245,17 +208,17 @@ class Running:
         Raises:
             UnsupportedError: too many run at once.
         """
-        slot = self._take_slot()
+        slot = self._slots.take()
         at_end = ExitStack()
         service = Service(
-            command.max_output, lambda: self._kill_slot(slot), lambda: self._free_slot(slot), at_end.close
+            command.max_output, lambda: self._kill_slot(slot), lambda: self._slots.free(slot), at_end.close
         )
         near: BinaryIO | None = None
         source: Any = command.stdin
         try:
             if source == subprocess.PIPE:
                 source, near = _pipe(at_end)
-            program = self.exec(command, cwd, user=self._slot_user(slot), stdin=source, take=service.take)
+            program = self.exec(command, cwd, user=self._slots.user(slot), stdin=source, take=service.take)
             at_end.callback(program.close)
             process = DockerProcess(service, program.pid(), near, owner)
             service.serve(program)
@@ -264,67 +227,26 @@ class Running:
             raise
         return process
 
-    def _take_slot(self) -> int:
-        with self._lock:
-            uid = next((uid for uid in range(_FIRST_SLOT, _FIRST_SLOT + _SLOTS) if uid not in self._slots), None)
-            if uid is None:
-                raise UnsupportedError(f"no more than {_SLOTS} background commands run at once")
-            self._slots.add(uid)
-        return uid
-
-    def _slot_user(self, uid: int) -> str:
-        return f"{uid}:{self.user.partition(':')[2]}"
-
     def _kill_slot(self, uid: int) -> None:
         if not self._closed:
-            self.quick([*self._shell, "-c", "kill -9 -1"], self._slot_user(uid))
-
-    def _free_slot(self, uid: int) -> None:
-        with self._lock:
-            self._slots.discard(uid)
+            self.quick([*self._shell, "-c", "kill -9 -1"], self._slots.user(uid))
 
     @property
     def busy(self) -> bool:
         """Whether background commands run: another user's process may then look into a shared stream."""
-        with self._lock:
-            return bool(self._slots)
+        return self._slots.busy
 
     def usage(self) -> Usage:
         """What the container uses now."""
-        with translated():
-            told = self.engine.api.stats(self.container, stream=False, one_shot=True)
-        if not told.get("pids_stats"):
-            raise SandboxUnavailableError(f"there is nothing that uses anything: {self.why_gone()}")
-        memory = told.get("memory_stats", {})
-        used = memory.get("usage")
-        cache = memory.get("stats", {}).get("total_inactive_file", memory.get("stats", {}).get("inactive_file", 0))
-        return Usage(
-            memory=None if used is None else max(0, used - cache),
-            cpu_seconds=told.get("cpu_stats", {}).get("cpu_usage", {}).get("total_usage", 0) / 1e9,
-            pids=told.get("pids_stats", {}).get("current"),
-        )
+        return state.usage(self.engine, self.container)
 
     def is_alive(self) -> bool:
         """Whether the container runs."""
-        try:
-            with translated():
-                state = self.engine.prompt.inspect_container(self.container)["State"]
-        except SandboxError:
-            return False
-        return bool(state["Running"]) and not state["Paused"]
+        return not self._abandoned and state.is_alive(self.engine, self.container)
 
     def why_gone(self) -> str:
         """What became of a container that does not answer, as one phrase."""
-        try:
-            with translated():
-                state = self.engine.prompt.inspect_container(self.container)["State"]
-        except SandboxError as error:
-            return str(error)
-        if state["OOMKilled"] and not state["Running"]:
-            return "its container ran out of memory and was killed"
-        if not state["Running"]:
-            return f"its container ended with exit code {state['ExitCode']}"
-        return "its container runs, but its shell was ended or does not answer"
+        return state.why_gone(self.engine, self.container)
 
     def close(self) -> None:
         """Let go of every shell."""
@@ -337,6 +259,7 @@ class Running:
     def abandon(self) -> None:
         """In a forked child: start nothing, and let go of what the parent uses."""
         self._lock = threading.Lock()
+        self._slots.abandon()
         self._closed = self._abandoned = True
         self._shells.clear()
 

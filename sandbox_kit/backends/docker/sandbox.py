@@ -7,21 +7,19 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping
 from os import PathLike
 from typing import Any, Literal
 from uuid import uuid4
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from sandbox_kit.arguments import check_timeout, command
 from sandbox_kit.backends.docker import container as containers
-from sandbox_kit.backends.docker import leases
-from sandbox_kit.backends.docker.building import build
 from sandbox_kit.backends.docker.engine import Engine, connect
-from sandbox_kit.backends.docker.preparing import prepare
+from sandbox_kit.backends.docker.files import Aside, DockerFiles
 from sandbox_kit.backends.docker.running import Running
+from sandbox_kit.backends.docker.starting import Started, start
 from sandbox_kit.backends.docker.terms import (
     NAME,
     Terms,
@@ -32,13 +30,11 @@ from sandbox_kit.backends.docker.terms import (
     check_work_dir,
     check_workspace,
 )
-from sandbox_kit.backends.shell.files import ShellFiles
-from sandbox_kit.backends.shell.loop import Loop, Take
+from sandbox_kit.backends.shell.loop import Take
 from sandbox_kit.contract import Backend, Process, Sandbox
 from sandbox_kit.errors import (
     CommandTimeoutError,
     InvalidArgumentError,
-    PathAccessError,
     SandboxClosedError,
     SandboxError,
     SandboxTimeoutError,
@@ -46,7 +42,8 @@ from sandbox_kit.errors import (
     UnsupportedError,
 )
 from sandbox_kit.output import Capture
-from sandbox_kit.primitives import Authorize, Command, Masks, Operations
+from sandbox_kit.primitives import Authorize, Command, Masks, MaskSource, Operations
+from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Capabilities, CommandResult, Limits, Usage, parse_size
 
@@ -54,22 +51,16 @@ __all__ = ["DockerSandbox"]
 
 _log = logging.getLogger("sandbox_kit")
 
-_PROBE = """\
-[ -w . ] && [ -x . ]; c=$?
-if m=$(LC_ALL=C mkdir {name} 2>&1); then rmdir {name}
-else case $m in *[Pp]ermission*|*[Rr]ead-only*) c=1;; esac; fi"""
-"""Tells in ``$c`` whether one can work here. Some shells tell root that of any directory; a full disk is no reason."""
 
-_ANSWER_WITHIN = 30.0
-"""Seconds that the first look into a new container may take."""
-
-
-class DockerSandbox(ShellFiles, Sandbox):
+class DockerSandbox(DockerFiles, Sandbox):
     """Files and commands in a container.
 
     Commands run without capabilities and cannot gain any, and **without a network unless one is
     asked for**. What they leave running ends with them. The engine is the one that
     ``DOCKER_HOST`` names; it may be on another machine.
+
+    The kernel hides from commands what the rules of a guard deny, if the guard is made, and started, before
+    the sandbox is.
 
     ``stop()`` removes the container and keeps the workspace. ``stop(purge=True)`` removes the
     workspace too if the library made it: the volume that it is without *workspace*.
@@ -101,7 +92,12 @@ class DockerSandbox(ShellFiles, Sandbox):
         SandboxConflictError: at the start: a stranger's container or volume, or a container of another configuration,
             has the name.
         PathAccessError: at the start: commands could not write to the workspace.
+        UnsupportedError: at the start: the image has no shell, or the kernel cannot hold the rules; names what.
+        PolicyError: at the start: what rules hide became a link, or was exchanged, while it was masked.
     """
+
+    _ends_when_dropped = True
+    """Whether the container that this process made ends when the handle is dropped, or the process exits."""
 
     def __init__(
         self,
@@ -129,7 +125,7 @@ class DockerSandbox(ShellFiles, Sandbox):
         self._terms = Terms(
             image=image if isinstance(image, Runtime) else check_text(image, "image"),
             work_dir=check_work_dir(work_dir, image),
-            workspace=check_workspace(workspace, self._sandbox_id),
+            workspace=check_workspace(workspace, self._sandbox_id, temporary=self._temporary),
             user=None if user is None else str(user),
             network=check_text(network, "network"),
             read_only=check_flag(read_only, "read_only"),
@@ -148,16 +144,19 @@ class DockerSandbox(ShellFiles, Sandbox):
     def _begin(self) -> None:
         Sandbox.__init__(self)
         self._running: Running | None = None
+        self._aside: Aside | None = None
+        self._held: tuple[PermissionRuleset, ...] = ()
         self._begun: _Begun | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        left_out = {"_life", "_running", "_begun"}
+        left_out = {"_life", "_running", "_aside", "_held", "_begun"}
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become a copy: a reference to a sandbox, of which leaving ``with`` discards nothing."""
         self.__dict__.update(state)
         self._temporary = False
+        self._terms = evolve(self._terms, workspace=evolve(self._terms.workspace, temporary=False))
         self._begin()
 
     def __repr__(self) -> str:
@@ -183,7 +182,7 @@ class DockerSandbox(ShellFiles, Sandbox):
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            commands="inspected",
+            commands="confined" if self._running is None or self._held else "inspected",
             channel="isolated" if self._running is None or self._running.isolated else "shared",
             network_off=True,
             symlinks=True,
@@ -210,55 +209,54 @@ class DockerSandbox(ShellFiles, Sandbox):
             warnings.warn("stop(remove=...) means stop(purge=...)", DeprecationWarning, stacklevel=2)
         Sandbox.stop(self, purge or bool(remove))
 
-    def _start(self) -> None:
-        if self._running is not None:
-            return
-        engine = connect()
-        image = self._terms.image
-        name = build(engine, image) if isinstance(image, Runtime) else image
-        prepared = prepare(engine, name, user=self._terms.user, work_dir=self.work_dir)
-        if not prepared.shell:
-            raise UnsupportedError(f"the image {name!r} has no /bin/sh, which commands and files need")
-        with containers.bring_up(engine, self.name, self._sandbox_id, self._terms, prepared) as (container, new):
-            running = Running(engine, container, prepared, work_dir=self.work_dir, env=self._terms.env)
-            try:
-                self._look_around(running)
-                if self._terms.lease is not None:
-                    leases.keep(running.renew, self._terms.lease)
-            except BaseException:
-                running.close()
-                raise
-        ours = new or self._begun is not None
-        ending = self._ending(purge=self._temporary) if ours else _nothing
-        self._let_go()
-        self._begun = _Begun(running, os.getpid(), weakref.finalize(self, _end_quietly, running, ending, os.getpid()))
-        self._running, self._base = running, None
+    def _confines(self, ruleset: PermissionRuleset) -> bool:
+        return self._running is None or ruleset in self._held
 
-    def _look_around(self, running: Running) -> None:
-        """See that commands can work in the work directory.
+    def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
+        held = tuple(source.ruleset for source in masks)
+        if self._running is not None:
+            self._check_held(held)
+            return
+        started = start(self, self.name, self._sandbox_id, self._terms_under(masks), masks)
+        ours = self._ends_when_dropped and (started.new or self._begun is not None)
+        self._let_go()
+        self._begun = self._end_with_me(started, ours=ours)
+        self._running, self._aside, self._held, self._base = started.running, started.aside, held, None
+
+    def _terms_under(self, masks: tuple[MaskSource, ...]) -> Terms:
+        """What a container is made with that holds the rules of *masks*."""
+        held = tuple(source.ruleset for source in masks)
+        return evolve(self._terms, rules=repr(held) if held else "")
+
+    def _check_held(self, wanted: Collection[PermissionRuleset]) -> None:
+        """Check that the kernel holds rules for commands.
 
         Raises:
-            PathAccessError: they cannot.
+            UnsupportedError: it does not; what it holds is settled at the start.
         """
-        with running.shells().lease() as loop:
-            deadline = time.monotonic() + _ANSWER_WITHIN
-            code = loop.run(_PROBE.format(name=f".sandbox-kit-{uuid4().hex}"), _nowhere, deadline)
-        if code:
-            told = f"user {running.user} cannot write there: run as another user, or give them the directory"
-            raise PathAccessError(self.work_dir, told)
+        if any(ruleset not in self._held for ruleset in wanted):
+            raise UnsupportedError(
+                f"{self!r} was started without these rules, which the kernel then cannot hold for its commands: "
+                "stop it, and start it by its guard"
+            )
+
+    def _end_with_me(self, started: Started, *, ours: bool) -> _Begun:
+        ending = self._ending(purge=self._temporary) if ours else _nothing
+        finalizer = weakref.finalize(self, _end_quietly, started, ending, os.getpid())
+        return _Begun(started, os.getpid(), finalizer)
 
     def _ending(self, *, purge: bool) -> Callable[[Engine], None]:
         name, sandbox_id, terms, keep = self.name, self._sandbox_id, self._terms, self._terms.persist
         return lambda engine: containers.end(engine, name, sandbox_id, terms, keep=keep, purge=purge)
 
     def _stop(self, purge: bool) -> None:
-        begun, self._running = self._begun, None
+        begun, self._running, self._aside, self._held = self._begun, None, None, ()
         if begun is not None and begun.pid != os.getpid():
             self._temporary = False
         else:
             if begun is not None:
-                begun.running.close()
-            self._ending(purge=purge)(connect() if begun is None else begun.running.engine)
+                begun.started.close()
+            self._ending(purge=purge)(connect() if begun is None else begun.started.running.engine)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -266,19 +264,11 @@ class DockerSandbox(ShellFiles, Sandbox):
         if begun is not None:
             begun.finalizer.detach()
 
-    def _up(self) -> Running:
-        if self._running is None:
-            raise SandboxClosedError(f"{self!r} is not started: use 'with sandbox:' or call start()")
-        return self._running
-
     def _is_alive(self) -> bool:
         return self._running is not None and self._running.is_alive()
 
     def _usage(self) -> Usage:
         return self._up().usage()
-
-    def _lease(self, drain: Callable[[], None] | None = None) -> AbstractContextManager[Loop]:
-        return self._up().shells().lease(drain)
 
     def _run(
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
@@ -298,8 +288,9 @@ class DockerSandbox(ShellFiles, Sandbox):
 
     def _run_to_end(self, running: Running, command: Command, cwd: str, take: _Taker, deadline: float | None) -> int:
         shells = running.shells(command.user)
+        trusted = running.isolated or not self._held
         try:
-            if command.stdin is None and not running.busy:
+            if command.stdin is None and trusted and not running.busy:
                 return shells.run(running.script(command, cwd), take, deadline)
             with shells.exclusively(deadline):
                 return running.run(command, cwd, take, deadline)
@@ -314,8 +305,7 @@ class DockerSandbox(ShellFiles, Sandbox):
         self, command: Command, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None
     ) -> str:
         """Ask for *command*; return the real name of the directory that it starts in."""
-        if masks:
-            raise UnsupportedError("rules cannot be held by the kernel for commands in a container")
+        self._check_held([each.ruleset for each in masks or ()])
         line = command.line if command.line is not None else " ".join(command.argv)
         for operation in operations:
             authorize(operation, (line,))
@@ -340,7 +330,7 @@ class _Begun:
         finalizer: ends it when the sandbox is dropped.
     """
 
-    running: Running
+    started: Started
     pid: int
     finalizer: weakref.finalize[Any, Any]
 
@@ -360,23 +350,20 @@ class _Taker:
             raise
 
 
-def _end_quietly(running: Running, ending: Callable[[Engine], None], owner: int) -> None:
+def _end_quietly(started: Started, ending: Callable[[Engine], None], owner: int) -> None:
     """Stop a sandbox that was dropped, or whose process exits; never in a forked child."""
     if os.getpid() != owner:
         return
-    running.close()
+    started.close()
     try:
-        ending(running.engine)
+        started.end_aside()
+        ending(started.running.engine)
     except SandboxError as error:
         _log.warning("a sandbox that was dropped could not be removed: %s", error)
 
 
 def _nothing(_engine: Engine) -> None:
     """Leave a container to whoever made it."""
-
-
-def _nowhere(_stream: str, _data: bytes) -> None:
-    """Take output that is of no interest."""
 
 
 def _checked_id(sandbox_id: str) -> str:

@@ -16,6 +16,7 @@ from sandbox_kit.arguments import check_string
 from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.shellcopy import PLACE
 from sandbox_kit.errors import InvalidArgumentError
+from sandbox_kit.paths import within
 from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Limits
 
@@ -33,6 +34,13 @@ __all__ = [
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WORK_DIR = "/workspace"
+_OWN_NAME = "sandbox-kit-"
+_SYSTEM = (
+    *("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys"),
+    *("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/sbin"),
+    *("/usr/local/bin", "/usr/local/lib", "/usr/local/sbin"),
+)
+"""Where programs and what they need lie: commands would write them for whatever else runs in the container."""
 
 
 @frozen
@@ -43,11 +51,13 @@ class Workspace:
         source: a volume's name, or a directory of the engine's machine.
         bound: whether it is a directory.
         ours: whether the library makes the volume, and purges it.
+        temporary: whether that volume goes with the process that made it; no part of the configuration.
     """
 
     source: str
     bound: bool = False
     ours: bool = False
+    temporary: bool = field(default=False, eq=False)
 
 
 @frozen
@@ -64,6 +74,7 @@ class Terms:
         env: variables for every command.
         persist: whether the container is kept when it has ended.
         lease: seconds after which it ends when nobody renews it; None for never.
+        rules: what tells those apart that the kernel holds for commands; empty for none.
     """
 
     image: str | Runtime
@@ -78,10 +89,12 @@ class Terms:
     env: Mapping[str, str] = field(factory=dict)
     persist: bool = False
     lease: float | None = None
+    rules: str = ""
 
     def digest(self) -> str:
         """What tells two configurations apart."""
         told = asdict(self)
+        del told["workspace"]["temporary"]
         if self.limits.cpus is not None:
             told["limits"]["cpus"] = float(self.limits.cpus)
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
@@ -147,24 +160,27 @@ def _absolute(work_dir: str) -> str:
     if not isinstance(work_dir, str) or not work_dir.startswith("/") or "\0" in work_dir:
         raise InvalidArgumentError(f"work_dir: {work_dir!r} is not an absolute path")
     name = posixpath.normpath("/" + work_dir.strip("/"))
-    ours = any(f"{name}/".startswith(f"{place}/") for place in (PLACE, leases.PLACE))
-    if ours or name in ("/", "/proc", "/dev", "/sys") or ".." in work_dir.split("/"):
+    ours = any(within(name, place) for place in (PLACE, leases.PLACE))
+    system = any(within(name, place) or within(place, name) for place in _SYSTEM)
+    if ours or system or ".." in work_dir.split("/"):
         raise InvalidArgumentError(f"work_dir: nothing can be mounted at {work_dir!r}")
     return name
 
 
-def check_workspace(workspace: str | PathLike[str] | None, sandbox_id: str) -> Workspace:
+def check_workspace(workspace: str | PathLike[str] | None, sandbox_id: str, *, temporary: bool = False) -> Workspace:
     """Return what is mounted: a volume of the sandbox's own, or the one or the directory that the caller named.
 
     Raises:
         InvalidArgumentError: it names neither.
     """
     if workspace is None:
-        return Workspace(f"sandbox-kit-{sandbox_id}", ours=True)
+        return Workspace(f"sandbox-kit-{sandbox_id}", ours=True, temporary=temporary)
     if not isinstance(workspace, str | PathLike) or not isinstance(os.fspath(workspace), str):
         raise InvalidArgumentError(f"workspace: {workspace!r} is neither a text nor a path")
     if isinstance(workspace, str) and "/" not in workspace:
         if not NAME.fullmatch(workspace):
             raise InvalidArgumentError(f"workspace: {workspace!r} is neither a volume's name nor a path")
+        if workspace.startswith(_OWN_NAME):
+            raise InvalidArgumentError(f"workspace: {workspace!r} is a sandbox's own: use its sandbox_id")
         return Workspace(workspace)
     return Workspace(os.path.abspath(os.fspath(workspace)), bound=True)

@@ -88,9 +88,13 @@ class ShellFiles(Backend):
         """The line that reaches what has an absolute real name: one for all, unless a subclass has several."""
         return self._line
 
-    def _line_to_both(self, source: str, target: str) -> Line:
-        """The line by which *source* can get the name *target*."""
-        return self._line_to(source)
+    def _line_to_change(self, *names: str) -> Line:
+        """The line by which what has one of *names* can be changed, or given the other.
+
+        Raises:
+            UnsupportedError: there is none.
+        """
+        return self._line_to(names[0])
 
     def _teach(self, loop: Loop) -> str:
         if self._tools is None:
@@ -226,7 +230,27 @@ class ShellFiles(Backend):
             raise PathNotDirectoryError(path)
         if not listing.is_open:
             raise PathAccessError(path)
-        return Walk(line, self.work_dir, questions, listing, typed, depth, self._led).entries()
+        walks = [Walk(line, self.work_dir, questions, listing, typed, depth, self._led)]
+        for part, left in self._parts(spot.real, depth):
+            there = self._line_to(part)
+            below = relative(part, spot.real)
+            walks[0].leave_out(below)
+            listing = Listing(there, part, left)
+            walks.append(Walk(there, self.work_dir, questions, listing, join(typed, below), left, self._led))
+        return _entries(walks)
+
+    def _parts(self, directory: str, depth: int | None) -> list[tuple[str, int | None]]:
+        """What of a walk of *directory* other lines reach: real names, and how many levels are left from there."""
+        parts = [(part, None if depth is None else depth - len(_components(part, directory))) for part in self._apart()]
+        return [
+            (part, left)
+            for part, left in parts
+            if within(part, directory) and part != directory and (left is None or left > 0)
+        ]
+
+    def _apart(self) -> tuple[str, ...]:
+        """Real names of directories beneath which another line sees things as they are; none for one line."""
+        return ()
 
     def _list(self, way: str, depth: int | None) -> tuple[Line, Listing]:
         """List the directory where *way* leads."""
@@ -242,6 +266,8 @@ class ShellFiles(Backend):
         questions = Questions(operations, authorize)
         typed, spot = self._settled(path, questions)
         if spot.stat is None or not spot.stat.is_dir or self._tools is None:
+            return walk.grep(self, query, path, operations, authorize)
+        if self._parts(spot.real, None):
             return walk.grep(self, query, path, operations, authorize)
         tree = search.Tree(self._line_to(spot.real), self.work_dir, typed, spot)
         if self._tools.grep and self._tools.printf:
@@ -286,7 +312,7 @@ class ShellFiles(Backend):
         _expected(path, spot, expect)
         questions.settle(spot, typed)
         _refuse_irregular(path, spot)
-        return writing(self._line_to(spot.real), path, spot, mode)
+        return writing(self._line_to_change(spot.real), path, spot, mode)
 
     def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
         questions = Questions(operations, authorize)
@@ -295,11 +321,11 @@ class ShellFiles(Backend):
         questions.parents(spot)
         questions.settle(spot, typed)
         if spot.stat is None:
-            changes.make_directories(self._line_to(spot.real), path, spot.parent, spot.rest, mode)
+            changes.make_directories(self._line_to_change(spot.real), path, spot.parent, spot.rest, mode)
         elif not spot.stat.is_dir:
             raise PathExistsError(path)
         elif mode is not None:
-            changes.set_mode(self._line_to(spot.real), path, spot.real, mode)
+            changes.set_mode(self._line_to_change(spot.real), path, spot.real, mode)
 
     def _symlink(self, target: str, path: str, *, operations: Operations, authorize: Authorize) -> None:
         questions = Questions(operations, authorize)
@@ -310,7 +336,7 @@ class ShellFiles(Backend):
             raise PathExistsError(path)
         if len(spot.rest) > 1:
             raise PathNotFoundError(path)
-        changes.link(self._line_to(spot.real), path, spot, target)
+        changes.link(self._line_to_change(spot.real), path, spot, target)
 
     def _remove(self, path: str, *, operations: Operations, authorize: Authorize, recursive: bool) -> None:
         questions = Questions(operations, authorize)
@@ -320,7 +346,7 @@ class ShellFiles(Backend):
         if recursive:
             self._ask_beneath(path, typed, spot, questions)
         questions.settle(spot, typed)
-        changes.remove(self._line_to(spot.real), path, spot, recursive=recursive)
+        changes.remove(self._line_to_change(spot.real), path, spot, recursive=recursive)
 
     def _rename(self, source: str, target: str, *, operations: Operations, authorize: Authorize) -> None:
         made, questions = Questions(("write",), authorize), Questions(operations, authorize)
@@ -338,7 +364,7 @@ class ShellFiles(Backend):
             raise PathExistsError(target)
         if len(new.rest) > 1:
             raise PathNotFoundError(target)
-        changes.rename(self._line_to_both(spot.real, new.real), source, spot, target, new)
+        changes.rename(self._line_to_change(spot.real, new.real), source, spot, target, new)
 
     def _ask_beneath(
         self, path: str, typed: str, spot: Spot, questions: Questions, new: tuple[str, str] | None = None
@@ -366,6 +392,16 @@ class ShellFiles(Backend):
     def _refuse_base(self, path: str, spot: Spot) -> None:
         if within(self.work_dir, spot.real):
             raise InvalidArgumentError(f"{printable(path)}: the work directory and what it lies in stay in place")
+
+
+def _entries(walks: Sequence[Walk]) -> Generator[Entry, None, None]:
+    for each in walks:
+        yield from each.entries()
+
+
+def _components(name: str, directory: str) -> list[str]:
+    """The components of *name* beneath *directory*."""
+    return relative(name, directory).split("/")
 
 
 def _expected(path: str, spot: Spot, expect: Identity | None) -> None:

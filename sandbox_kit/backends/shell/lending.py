@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from attrs import define
 
 from sandbox_kit.backends.shell.loop import Loop
 from sandbox_kit.backends.shell.stock import Shell, Stock, nowhere
 from sandbox_kit.errors import SandboxError, SandboxTimeoutError, SandboxUnavailableError
+from sandbox_kit.host.turns import Turns
 
 __all__ = ["Lending", "signal"]
 
@@ -53,11 +54,12 @@ class Lending:
     """Lends shells of a stock.
 
     While one is in use, the shell that runs a command does not kill what else its user runs: it
-    only says that it has not, and is told to later.
+    only says that it has not, and is told to later. A call that may keep one long does not keep others from their turn.
     """
 
-    def __init__(self, stock: Stock) -> None:
+    def __init__(self, stock: Stock, turns: Turns) -> None:
         self._stock = stock
+        self._turns = turns
         self._leases: list[_Lease] = []
 
     @property
@@ -73,18 +75,22 @@ class Lending:
             drain: as for :meth:`Shells.lease`.
         """
         lease, stock = _Lease(drain), self._stock
-        with stock.change:
-            self._leases.append(lease)
-        shell = None
-        try:
-            shell = self._lend(lease)
-            yield shell.loop
-        finally:
+        with ExitStack() as turn:
+            turn.enter_context(self._turns.call(time.monotonic() + _SETTLED_WITHIN))
             with stock.change:
-                self._leases.remove(lease)
-                stock.change.notify_all()
-            if shell is not None:
-                stock.give_back(shell)
+                self._leases.append(lease)
+            shell = None
+            try:
+                shell = self._lend(lease)
+                if drain is not None:
+                    turn.close()
+                yield shell.loop
+            finally:
+                with stock.change:
+                    self._leases.remove(lease)
+                    stock.change.notify_all()
+                if shell is not None:
+                    stock.give_back(shell)
 
     def end(self) -> None:
         """Wait for calls that go on beside the command, or have them take all that is still to come."""

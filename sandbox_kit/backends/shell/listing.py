@@ -245,6 +245,11 @@ class Walk:
         self._real = listing.spot.real
         self._typed = typed
         self._depth = depth
+        self._left_out: list[str] = []
+
+    def leave_out(self, directory: str) -> None:
+        """Tell of nothing beneath *directory*, a name beneath the top."""
+        self._left_out.append(f"{directory}/")
 
     def entries(self) -> Generator[Entry, None, None]:
         """Yield what is beneath, parents first."""
@@ -255,7 +260,7 @@ class Walk:
     def _judged(self, batch: Sequence[Found]) -> Iterator[Entry]:
         leads = self._leads(batch)
         for found in batch:
-            if is_unfinished(found.name.rpartition("/")[2]):
+            if is_unfinished(found.name.rpartition("/")[2]) or found.name.startswith(tuple(self._left_out)):
                 continue
             typed = join(self._typed, found.name)
             spot = Spot(self._real, (found.name,), found.stat)

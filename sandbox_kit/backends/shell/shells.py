@@ -16,6 +16,7 @@ from sandbox_kit.backends.shell.lending import Lending, signal
 from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.backends.shell.stock import SWEEP, Shell, Stock, nowhere
 from sandbox_kit.errors import SandboxError, SandboxTimeoutError, SandboxUnavailableError
+from sandbox_kit.host.turns import Turns
 
 __all__ = ["Shells"]
 
@@ -26,6 +27,9 @@ _COMMAND = f'{{held}}\n{{body}}\nif [ "$hold" ]; then s=1; else {_CLEAN}; s={{pr
 
 _ANSWER_WITHIN = 10.0
 """Seconds that a shell may take to say what it has done."""
+
+_SWEEPERS = 3
+"""How many shells are tried, one after the other, to kill what a user runs."""
 
 _SWEPT_WITHIN = 2.0
 """Seconds that a shell which another may disturb has for a sweep."""
@@ -39,13 +43,15 @@ class Shells:
         in_company: whether processes of other users may run. They may have been handed what a shell that ran a
             command writes to, and read along for as long as they live; no such shell is used again.
         end_all: ends every process in the sandbox, and the sandbox with them, where killing the user's did not work.
+        key: what every handle on the user's processes calls them: handles take turns.
     """
 
     def __init__(
-        self, open_loop: Callable[[], Loop], in_company: Callable[[], bool], end_all: Callable[[], None]
+        self, open_loop: Callable[[], Loop], in_company: Callable[[], bool], end_all: Callable[[], None], key: str
     ) -> None:
         self._stock = Stock(open_loop)
-        self._lending = Lending(self._stock)
+        self._turns = Turns(key, self._stock.forget)
+        self._lending = Lending(self._stock, self._turns)
         self._in_company = in_company
         self._end_all = end_all
         self._turn = threading.Lock()
@@ -173,14 +179,19 @@ class Shells:
             self._keep(shell)
 
     def _sweep_anew(self) -> Shell | None:
-        self._heard = False
-        loop = self._stock.start()
-        self._heard = True
-        try:
-            return self._stock.ready(loop, first=SWEEP)
-        except SandboxError:
-            self._end_all()
-            return None
+        """Kill whatever the user runs by a new shell; by another where a shell that was given up kills that first."""
+        for _ in range(_SWEEPERS):
+            self._heard = False
+            loop = self._stock.start()
+            self._heard = True
+            try:
+                return self._stock.ready(loop, first=SWEEP)
+            except SandboxUnavailableError:
+                continue
+            except SandboxError:
+                break
+        self._end_all()
+        return None
 
     @contextmanager
     def _my_turn(self, deadline: float | None) -> Generator[None, None, None]:
@@ -188,6 +199,13 @@ class Shells:
         timeout = -1 if deadline is None else max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))
         if not self._turn.acquire(timeout=timeout):
             raise SandboxTimeoutError("other commands had the sandbox until the time limit")
+        try:
+            with self._turns.call(deadline):
+                yield from self._clean_turn()
+        finally:
+            self._turn.release()
+
+    def _clean_turn(self) -> Generator[None, None, None]:
         try:
             if self._left:
                 self._recover()
@@ -198,7 +216,6 @@ class Shells:
             raise
         finally:
             self._stock.running = None
-            self._turn.release()
 
     def _take_clean(self) -> Shell:
         """A shell that nothing looks into which file calls may have left behind."""

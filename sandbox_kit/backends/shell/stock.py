@@ -150,6 +150,14 @@ class Stock:
         if not self.change.wait_for(until, seconds):
             raise SandboxTimeoutError("what else uses the sandbox took too long", seconds)
 
+    def forget(self) -> None:
+        """Keep no shell that was there before: another handle may have killed it."""
+        with self.change:
+            self.sweeps += 1
+            idle, self._idle = self._idle, []
+        for shell in idle:
+            shell.loop.close()
+
     def close(self) -> None:
         """Let go of every idle shell; those that come back are let go of, too."""
         with self.change:
