@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from sandbox_kit.backends.state import StateBackend
     from sandbox_kit.exports import Export
     from sandbox_kit.guard import GuardedBackend, GuardedSandbox, guarding
+    from sandbox_kit.pool import SandboxPool
     from sandbox_kit.primitives import (
         Authorize,
         Command,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
         Entry,
         FilePrimitives,
         Masks,
+        MaskSource,
         Operations,
         Query,
         allow,
@@ -108,6 +110,7 @@ if TYPE_CHECKING:
     from sandbox_kit.sessions.reaper import Reaped
     from sandbox_kit.sessions.schema import SessionInfo
     from sandbox_kit.sessions.values import PolicyValues, RuntimeProfile
+    from sandbox_kit.sessions.volume_archive import VolumeArchive
     from sandbox_kit.spec import SandboxSpec
 
 __all__ = [
@@ -153,6 +156,7 @@ __all__ = [
     "Listing",
     "LocalBackend",
     "LocalSandbox",
+    "MaskSource",
     "Masks",
     "Matches",
     "MissingDependencyError",
@@ -188,6 +192,7 @@ __all__ = [
     "SandboxConflictError",
     "SandboxError",
     "SandboxPolicy",
+    "SandboxPool",
     "SandboxSpec",
     "SandboxTimeoutError",
     "SandboxUnavailableError",
@@ -200,6 +205,7 @@ __all__ = [
     "UnsupportedError",
     "Usage",
     "Verdict",
+    "VolumeArchive",
     "WorkspaceArchive",
     "allow",
     "apply_policy_update",
@@ -229,6 +235,7 @@ _LOADED_ON_FIRST_USE = {
     "CommandPrimitives": "sandbox_kit.primitives",
     "Entry": "sandbox_kit.primitives",
     "FilePrimitives": "sandbox_kit.primitives",
+    "MaskSource": "sandbox_kit.primitives",
     "Masks": "sandbox_kit.primitives",
     "Operations": "sandbox_kit.primitives",
     "Query": "sandbox_kit.primitives",
@@ -264,9 +271,11 @@ _LOADED_ON_FIRST_USE = {
     "SessionEvent": "sandbox_kit.sessions.events",
     "SessionInfo": "sandbox_kit.sessions.schema",
     "SessionManager": "sandbox_kit.sessions.manager",
+    "VolumeArchive": "sandbox_kit.sessions.volume_archive",
     "WorkspaceArchive": "sandbox_kit.sessions.archive",
     "check_session_id": "sandbox_kit.sessions.ids",
     "Runtime": "sandbox_kit.runtime",
+    "SandboxPool": "sandbox_kit.pool",
     "SandboxSpec": "sandbox_kit.spec",
     "backend_class": "sandbox_kit.registry",
     "backend_names": "sandbox_kit.registry",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
-from attrs import asdict, field, frozen
+from attrs import NOTHING, asdict, field, fields, frozen
 
 from sandbox_kit.arguments import CommandMode, check_commands, check_ruleset
 from sandbox_kit.contract import Backend
@@ -16,11 +16,14 @@ from sandbox_kit.errors import InvalidArgumentError
 from sandbox_kit.guard import guarding
 from sandbox_kit.registry import backend_class, check_backend_name
 from sandbox_kit.rules.ruleset import PermissionRuleset
+from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Limits
 
 __all__ = ["SandboxSpec"]
 
 _KEYS = ("backend", "options", "ruleset", "commands")
+_RECORDS: dict[str, type[Limits] | type[Runtime]] = {"limits": Limits, "image": Runtime}
+"""Options that are records, where a mapping is given."""
 
 
 def _backend(name: str) -> str:
@@ -51,7 +54,7 @@ class SandboxSpec:
     Args:
         backend: a name of the registry.
         options: keyword arguments of the backend's class, as JSON has them. A path becomes a
-            string, ``Limits`` a mapping.
+            string; ``Limits``, and a ``Runtime`` as *image*, a mapping of what is set in it.
         ruleset: the rules to put it under; None for none.
         commands: as for :func:`~sandbox_kit.guard.guarding`.
 
@@ -79,8 +82,9 @@ class SandboxSpec:
         made = backend_class(self.backend)
         options = dict(self.options)
         _check_names(made, options, self.backend)
-        if isinstance(options.get("limits"), dict):
-            options["limits"] = _limits(options["limits"])
+        for option, kind in _RECORDS.items():
+            if isinstance(options.get(option), dict):
+                options[option] = _record(kind, options[option], option)
         return guarding(made(**options), self.ruleset, commands=self.commands)
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,8 +123,9 @@ def _plain(value: Any, place: str) -> Any:
     Raises:
         InvalidArgumentError: JSON has nothing for it; names the *place*.
     """
-    if isinstance(value, Limits):
-        return {name: each for name, each in asdict(value).items() if each is not None}
+    if isinstance(value, Limits | Runtime):
+        told = asdict(value, recurse=False)
+        return {name: _plain(each, place) for name, each in told.items() if each not in (None, (), {})}
     if isinstance(value, os.PathLike):
         return _plain(os.fspath(value), place)
     if isinstance(value, Mapping):
@@ -146,8 +151,11 @@ def _check_names(made: type[Backend], options: Mapping[str, Any], name: str) -> 
         raise InvalidArgumentError(f"backend {name} needs the option {', '.join(missing)}")
 
 
-def _limits(values: Mapping[str, Any]) -> Limits:
-    unknown = sorted(set(values) - set(asdict(Limits())))
-    if unknown:
-        raise InvalidArgumentError(f"options.limits: there is no {', '.join(unknown)}")
-    return Limits(**values)
+def _record(kind: type[Limits] | type[Runtime], values: Mapping[str, Any], option: str) -> Limits | Runtime:
+    known = {each.name: each for each in fields(kind)}
+    if unknown := sorted(set(values) - set(known)):
+        raise InvalidArgumentError(f"options.{option}: there is no {', '.join(unknown)}")
+    missing = [name for name, each in known.items() if each.default is NOTHING and name not in values]
+    if missing:
+        raise InvalidArgumentError(f"options.{option}: needs {', '.join(missing)}")
+    return kind(**values)

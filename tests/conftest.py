@@ -8,6 +8,7 @@ set, so that nothing is left out unnoticed. A name is one of the probes below or
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import shutil
 import signal
@@ -29,6 +30,12 @@ settings.load_profile("steady")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*names): what the machine must have; else a skip, under CI a failure")
+
+
+def pytest_collection_finish() -> None:
+    """What collection made stays for the whole run: the collector looks at it no more, in any test."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

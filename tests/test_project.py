@@ -19,7 +19,7 @@ import pytest
 import sandbox_kit
 from sandbox_kit import contract, primitives
 from sandbox_kit.archives import Archive
-from sandbox_kit.sweep import sweep
+from sandbox_kit.sweep import sweep, sweep_engine
 
 NOT_AT_IMPORT = {"cattrs", "docker", "kubernetes", "daytona", "daytona_sdk", "pytest"}
 
@@ -130,6 +130,7 @@ def test_the_manual_has_the_signature_of_every_method() -> None:
     methods = [value for cls in classes for name, value in vars(cls).items() if name[0] != "_" and callable(value)]
     makers = [sandbox_kit.guarding, sandbox_kit.StateBackend, sandbox_kit.LocalBackend, sandbox_kit.LocalSandbox]
     others = [sandbox_kit.SessionManager, sandbox_kit.WorkspaceArchive, sandbox_kit.apply_policy_update, sweep]
+    others += [sandbox_kit.SandboxPool, sandbox_kit.SandboxPool.acquire, sweep_engine]
     told = " ".join(manual.split())
     assert [known for known in map(_signature, [*methods, *makers, *others]) if known not in told] == []
 

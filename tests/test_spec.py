@@ -19,6 +19,7 @@ from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import InvalidArgumentError, MissingDependencyError, PermissionDeniedError, PolicyError
 from sandbox_kit.registry import backend_class, backend_names, check_backend_name, register_backend
 from sandbox_kit.rules.ruleset import PermissionRule, PermissionRuleset
+from sandbox_kit.runtime import Runtime
 from sandbox_kit.spec import SandboxSpec
 from sandbox_kit.types import Limits
 
@@ -27,6 +28,7 @@ SPECS = [
     SandboxSpec("state"),
     SandboxSpec("local", {"limits": Limits(tmpfs_size="64m"), "expose": ("/opt",), "default_timeout": 1.5}),
     SandboxSpec("files", {"root": Path("/srv")}, RULES, "inspected"),
+    SandboxSpec("docker", {"image": Runtime("base", pip=["a", "b.whl"], env={"A": "1"}, uid=5), "persist": True}),
 ]
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -61,6 +63,25 @@ def test_a_spec_is_a_copy_of_what_it_was_given() -> None:
 def test_paths_and_limits_become_plain_values() -> None:
     spec = SandboxSpec("local", {"root": Path("/srv"), "limits": Limits(tmpfs_size=5), "expose": (Path("/opt"),)})
     assert spec.options == {"root": "/srv", "limits": {"tmpfs_size": 5}, "expose": ["/opt"]}
+
+
+def test_a_runtime_is_plain_values_that_open_as_one() -> None:
+    runtime = Runtime("base", pip=[Path("dist/ours.whl")], setup=["true"], env={"A": "1"}, work_dir="/w", uid=0)
+    spec = SandboxSpec("docker", {"image": runtime})
+    plain = {"base": "base", "pip": ["dist/ours.whl"], "setup": ["true"], "env": {"A": "1"}, "work_dir": "/w", "uid": 0}
+    assert spec.options == {"image": plain}
+    assert SandboxSpec("docker", {"image": Runtime("base")}).options == {"image": {"base": "base"}}
+    box = SandboxSpec.from_dict(json.loads(json.dumps(spec.to_dict()))).open()
+    assert repr(box).startswith(f"DockerSandbox({runtime!r}")
+
+
+@pytest.mark.parametrize(
+    ("image", "told"),
+    [({"base": "x", "no": 1}, "no"), ({}, "base"), ({"base": 5}, "base"), ({"base": "x", "uid": -1}, "uid")],
+)
+def test_a_mapping_that_is_no_runtime_is_refused(image: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=told):
+        SandboxSpec("docker", {"image": image}).open()
 
 
 def test_it_opens_what_it_says(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from attrs import asdict, frozen
 from sandbox_kit.backends.local.probe import can_confine
 from sandbox_kit.cli.exits import ExitCode
 from sandbox_kit.cli.screen import Screen
+from sandbox_kit.errors import MissingDependencyError, SandboxError
 from sandbox_kit.host.system import open_beneath
+from sandbox_kit.registry import backend_class
 
 __all__ = ["doctor", "examine"]
 
@@ -80,6 +82,7 @@ def examine() -> Iterator[Check]:
     yield _openat2()
     yield from map(_program, _PROGRAMS)
     yield from map(_library, ("attrs", "cattrs"))
+    yield _engine()
 
 
 def _user_namespaces() -> Check:
@@ -126,6 +129,19 @@ def _program(name: str) -> Check:
         return Check(package, False, f"{found} does not work: {error}", f"apt install --reinstall {package}")
     first = done.stdout.decode(errors="replace").splitlines()[:1]
     return Check(package, True, f"{''.join(first)}, {found}")
+
+
+def _engine() -> Check:
+    name = "Docker engine"
+    try:
+        backend_class("docker")
+        from sandbox_kit.backends.docker.about import about
+
+        return Check(name, True, about())
+    except MissingDependencyError as error:
+        return Check(name, False, "the library docker is not installed", f"pip install 'sandbox-kit[{error.extra}]'")
+    except SandboxError as error:
+        return Check(name, False, str(error), "start an engine, or name one by DOCKER_HOST; local sandboxes need none")
 
 
 def _library(name: str) -> Check:

@@ -227,12 +227,15 @@ def _add_session(commands: _SubParsersAction[Any]) -> None:
     parts = group.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     command = _command(parts, "open", "open a session, and print where its files are", command="session open")
     _add_session_place(command)
+    _add_session_backend(command)
     _add_session_terms(command)
     command = _command(parts, "ls", "list the sessions", command="session ls")
     _add_session_place(command)
+    _add_session_backend(command)
     usage = "sandbox-kit session exec [options] SESSION -- COMMAND [ARGUMENT ...]"
     command = _command(parts, "exec", "run a command in a session", usage=usage, command="session exec")
     _add_session_place(command)
+    _add_session_backend(command)
     _add_session_terms(command)
     command.add_argument("--rules", default="secrets", metavar="RULES", help=f"{_RULES} (default: %(default)s)")
     _add_words(command)
@@ -240,6 +243,7 @@ def _add_session(commands: _SubParsersAction[Any]) -> None:
     command.add_argument("words", nargs="*", metavar="COMMAND", help="the program and its arguments")
     command = _command(parts, "close", "give up a session, or remove it", command="session close")
     _add_session_place(command)
+    _add_session_backend(command)
     command.add_argument("--purge", action="store_true", help="remove its files, and forget it")
     command.add_argument("session", metavar="SESSION")
 
@@ -248,6 +252,11 @@ def _add_session_place(command: ArgumentParser) -> None:
     text = "where the sessions lie (default: the policy's workspace_root, or this directory)"
     command.add_argument("--root", metavar="DIR", help=text)
     _add_policy_file(command)
+
+
+def _add_session_backend(command: ArgumentParser) -> None:
+    text = "what its commands run in; docker takes a policy with an image"
+    command.add_argument("--backend", choices=("local", "docker"), default="local", help=f"{text} (default: local)")
 
 
 def _add_session_terms(command: ArgumentParser) -> None:
@@ -261,6 +270,13 @@ def _add_sweep(commands: _SubParsersAction[Any]) -> None:
     _add_session_place(command)
     text = "purge sessions that are not open after that (default: the policy's workspace_ttl)"
     command.add_argument("--workspace-ttl", type=float, metavar="SECONDS", help=text)
+    text = "whose sessions; docker also clears the engine, and looks for sessions only where a root is given"
+    command.add_argument("--backend", choices=("local", "docker"), default="local", help=f"{text} (default: local)")
+    text = "remove kept containers that are stopped for that long (default: the policy's container_ttl)"
+    command.add_argument("--container-ttl", type=float, metavar="SECONDS", help=text)
+    text = "of the engine, look only at sandboxes that were given this label; may be repeated"
+    command.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help=text)
+    command.add_argument("--dry-run", action="store_true", help="of the engine, remove nothing, and say what would go")
 
 
 def _add_sessions(command: ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import BinaryIO
 
@@ -94,11 +95,12 @@ def outcome(
     cwd: str | None = None,
     env: dict[str, str] | None = None,
     stdin: BinaryIO | None = None,
+    on_output: Callable[[str, str], None] | None = None,
 ) -> CommandResult:
     """Return the result, a partial one after a time-out, which is told."""
     sys.stdout.flush()
     try:
-        return box.execute(command, timeout=timeout, cwd=cwd, env=env, stdin=stdin)
+        return box.execute(command, timeout=timeout, cwd=cwd, env=env, stdin=stdin, on_output=on_output)
     except CommandTimeoutError as error:
         complain(str(error))
         return error.result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from argparse import Namespace
 
@@ -30,8 +31,8 @@ __all__ = ["close", "exec_in", "ls", "open_session", "root_of"]
 
 def open_session(args: Namespace, screen: Screen) -> int:
     """Open a session and print where its files are; nothing runs in it afterwards."""
-    with _manager(args) as manager, manager.open(args.session, runtime=args.runtime, tenant=args.tenant) as box:
-        place = box.work_dir
+    with _manager(args) as manager, manager.open(args.session, runtime=args.runtime, tenant=args.tenant):
+        place = os.fspath(manager.workspace(args.session))
     if args.json:
         screen.json({"session": args.session, "workspace": place})
     else:
@@ -62,13 +63,21 @@ def exec_in(args: Namespace, screen: Screen) -> int:
     """Run a command in a session and end as it does; the session is hibernated afterwards."""
     command, rules = command_of(args), load_rules(args.rules)
     kind = LocalSandbox if args.json else RelayedSandbox
+    on_output = None if args.json or args.backend == "local" else _print
     with _manager(args, kind=kind, ruleset=rules, commands=args.commands) as manager:
         known = _find(manager, args.session) is not None
         with manager.open(args.session, runtime=args.runtime, tenant=args.tenant) as box:
             if not known:
                 complain(f"session {args.session} is new: it was opened just now")
-            result = outcome(box, command, timeout=args.timeout)
+            result = outcome(box, command, timeout=args.timeout, on_output=on_output)
     return report(result, args, screen)
+
+
+def _print(stream: str, text: str) -> None:
+    """Pass on what a command prints in a container."""
+    out = sys.stdout if stream == "stdout" else sys.stderr
+    out.write(text)
+    out.flush()
 
 
 def _find(manager: SessionManager, session: str) -> SessionInfo | None:
@@ -124,7 +133,7 @@ def _manager(
     return SessionManager(
         policy,
         workspace_root=root,
-        backend=LocalFactory(kind),
+        backend=LocalFactory(kind) if args.backend == "local" else args.backend,
         ruleset=ruleset,
         commands=commands,
         ask=asker(),

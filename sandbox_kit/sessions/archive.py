@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Generator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO, Literal
 
-from sandbox_kit.archives import Archive, Entries
+from sandbox_kit.archives import Entries
 from sandbox_kit.arguments import check_ruleset
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
@@ -23,21 +22,20 @@ from sandbox_kit.errors import (
     PathNotDirectoryError,
     PathNotFoundError,
 )
-from sandbox_kit.exports import Export
 from sandbox_kit.host.system import host_name
-from sandbox_kit.paths import SandboxPath, check_path
-from sandbox_kit.primitives import Entry, allow
+from sandbox_kit.paths import SandboxPath
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.sessions.archive_rules import ArchiveRules
 from sandbox_kit.sessions.clock import FILE_LAG
-from sandbox_kit.sessions.ids import WORKSPACE, check_session_id, is_session_id
+from sandbox_kit.sessions.files_archive import FilesArchive, ending, shown, tree
+from sandbox_kit.sessions.ids import WORKSPACE, is_session_id
 from sandbox_kit.sessions.workspace import Workspace, open_root
-from sandbox_kit.types import FileInfo, Listing, Skipped, parse_size
+from sandbox_kit.types import FileInfo, Skipped, parse_size
 
-__all__ = ["WorkspaceArchive"]
+__all__ = ["WorkspaceArchive", "seconds_since"]
 
 
-class WorkspaceArchive(Archive):
+class WorkspaceArchive(FilesArchive):
     """The files at ``root/<session_id>/workspace``, read in place, for running sessions too.
 
     Each call opens the workspace anew, by descriptor and through no link, and lets go of it at its end.
@@ -81,54 +79,23 @@ class WorkspaceArchive(Archive):
             ]
         return sorted(name for name in names if _may_have_workspace(root.fd, name))
 
-    def ls(self, session_id: str, path: SandboxPath = ".") -> Listing:
-        typed, workspace, files = self._open(session_id, path)
-        found = files.ls(typed)
-        return Listing((info for info in found if not workspace.leads_outside(info)), found.skipped)
-
-    def walk(self, session_id: str, path: SandboxPath = ".") -> Entries:
-        typed, workspace, files = self._open(session_id, path)
-        return Entries(_shown(workspace, _tree(files, typed)))
-
-    def stat(self, session_id: str, path: SandboxPath) -> FileInfo:
-        typed, workspace, files = self._open(session_id, path)
-        info = files.stat(typed)
-        if workspace.leads_outside(info):
-            raise PathEscapeError(typed)
-        return info
-
-    def open_read(self, session_id: str, path: SandboxPath) -> BinaryIO:
-        typed, _, files = self._open(session_id, path)
-        return files.open_read(typed)
-
-    def export(
-        self,
-        session_id: str,
-        path: SandboxPath = ".",
-        *,
-        format: Literal["tar", "zip"] = "tar",
-        denied: Literal["error", "skip"] = "error",
-    ) -> Export:
-        typed, _, files = self._open(session_id, path)
-        return files.export(typed, format=format, denied=denied)
-
     def changes(self, session_id: str, since: float | datetime, path: SandboxPath = ".") -> Entries:
         """List what was made or changed at *since* or later; see :meth:`Archive.changes`.
 
         The time of an entry is the later one of its content's and its own (``mtime`` and ``ctime``). Files
         lag the clock by up to a tick of the kernel: what changed up to 10 ms before *since* is told as well.
         """
-        earliest = _seconds(since) - FILE_LAG
-        typed, workspace, files = self._open(session_id, path)
-        return Entries(_changed(workspace, _shown(workspace, _tree(files, typed)), earliest))
+        earliest = seconds_since(since) - FILE_LAG
+        with ExitStack() as open_still:
+            typed, workspace, files = open_still.enter_context(self._opened(session_id, path))
+            assert isinstance(workspace, Workspace)
+            found = _changed(workspace, shown(workspace, tree(files, typed)), earliest)
+            return Entries(ending(found, open_still.pop_all()))
 
-    def _open(self, session_id: str, path: SandboxPath) -> tuple[str, Workspace, Backend]:
-        """Return the path as typed, and the session's files without and with the rules."""
-        session_id, typed = check_session_id(session_id), check_path(path)
-        if typed.startswith("/"):
-            raise PathEscapeError(typed, "is absolute: paths in an archive are relative to the workspace")
+    @contextmanager
+    def _files(self, session_id: str, *, whole: bool = False) -> Iterator[tuple[Backend, Backend]]:
         workspace = Workspace(os.path.realpath(self._given), session_id)
-        return typed, workspace, workspace if self._rules is None else self._rules.over(workspace)
+        yield workspace, workspace if self._rules is None else self._rules.over(workspace)
 
 
 def _may_have_workspace(root: int, session_id: str) -> bool:
@@ -142,7 +109,7 @@ def _may_have_workspace(root: int, session_id: str) -> bool:
     return True
 
 
-def _seconds(since: float | datetime) -> float:
+def seconds_since(since: float | datetime) -> float:
     """Return *since* in seconds since the epoch.
 
     Raises:
@@ -155,26 +122,6 @@ def _seconds(since: float | datetime) -> float:
     if not isinstance(since, int | float) or isinstance(since, bool) or not abs(since) <= sys.float_info.max:
         raise InvalidArgumentError(f"since: {since!r} is neither seconds since the epoch nor a datetime")
     return float(since)
-
-
-def _tree(files: Backend, path: str) -> Generator[Entry, None, None]:
-    """Walk what is beneath *path*, or give the file itself; judged at the call."""
-    try:
-        return files._scandir(path, operations=("ls",), authorize=allow, depth=None)
-    except PathNotDirectoryError:
-        return _only(files.stat(path))
-
-
-def _only(info: FileInfo) -> Generator[Entry, None, None]:
-    yield info
-
-
-def _shown(workspace: Workspace, entries: Generator[Entry, None, None]) -> Generator[FileInfo | Skipped, None, None]:
-    """Yield what a walk met, without what a rule hides and links that lead outside."""
-    with closing(entries):
-        for entry in entries:
-            if isinstance(entry, Skipped) or (entry is not None and not workspace.leads_outside(entry)):
-                yield entry
 
 
 def _changed(

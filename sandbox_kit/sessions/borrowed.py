@@ -15,7 +15,7 @@ from sandbox_kit.arguments import check_timeout
 from sandbox_kit.contract import Backend, Process, Sandbox, is_running
 from sandbox_kit.errors import LimitExceededError, SandboxClosedError
 from sandbox_kit.host.forks import renew_in_child
-from sandbox_kit.primitives import Authorize, Command, Entry, Masks, Operations, Query
+from sandbox_kit.primitives import Authorize, Command, Entry, Masks, MaskSource, Operations, Query
 from sandbox_kit.search.matches import Matches
 from sandbox_kit.sessions.deadlines import Deadlines
 from sandbox_kit.sessions.entry import Call, SessionEntry
@@ -171,7 +171,7 @@ class BorrowedSandbox(ForwardingSandbox):
         finally:
             entry.leave(call)
 
-    def _start(self) -> None:
+    def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
         self._lender.admit()
         entry = self._entry()
         try:

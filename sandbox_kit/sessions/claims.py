@@ -10,6 +10,7 @@ from sandbox_kit.sessions import clock
 from sandbox_kit.sessions.events import Events
 from sandbox_kit.sessions.ledger import Ledger
 from sandbox_kit.sessions.liveness import Owner
+from sandbox_kit.sessions.makers import is_named
 from sandbox_kit.sessions.policy import SandboxPolicy
 from sandbox_kit.sessions.recovery import Recovery
 from sandbox_kit.sessions.schema import Ceilings, Granted, Refused, Taken
@@ -76,7 +77,7 @@ class Claims:
                 alive.clear()
                 _pause(session, deadline)
             else:
-                alive |= self._living(session, answer.owners, owner)
+                alive |= self.living(session, answer.owners, owner)
 
     def hold_to_purge(self, session: str, owner: Owner) -> None:
         """Hold a session that has no sandbox here, to purge it.
@@ -93,7 +94,7 @@ class Claims:
         Raises:
             SandboxConflictError: it has another backend.
         """
-        self._living(session, self._ledger.other_holders(session, owner), owner)
+        self.living(session, self._ledger.other_holders(session, owner), owner)
 
     def check_alone(self, session: str, others: Sequence[Owner], owner: Owner) -> None:
         """Check that none of *others*, who hold the session, lives; what the dead held is given back.
@@ -101,7 +102,7 @@ class Claims:
         Raises:
             SandboxConflictError: one lives.
         """
-        if self._living(session, others, owner):
+        if self.living(session, others, owner):
             raise SandboxConflictError(f"session {session} is held by another process")
 
     def _ask(
@@ -119,8 +120,8 @@ class Claims:
             alive=alive,
         )
 
-    def _living(self, session: str, others: Sequence[Owner], owner: Owner) -> set[str]:
-        """The tokens of those who live; what the dead held, or a failed call of *owner*'s own, is given back."""
+    def living(self, session: str, others: Sequence[Owner], owner: Owner) -> set[str]:
+        """Return the tokens of those who live; what the dead held, or a failed call of *owner*'s own, is given back."""
         if owner in others:
             self._recovery.give_back(session, owner)
             return set()
@@ -144,7 +145,15 @@ class Claims:
         name = _FIELD[refused.ceiling]
         self._events.note("refused", session, name)
         message = f"session {session}: {name} is {refused.limit}, and reached; close one, or try again later"
+        for backend in self._recovery.left_to_others() if refused.ceiling == "resident" else ():
+            message += f"; a process that died left slots of the backend {backend!r}: {_how_given_back(backend)}"
         return SessionLimitError(message, refused.limit)
+
+
+def _how_given_back(backend: str) -> str:
+    """What gives back the slots of a backend that this manager is not of."""
+    own = "a manager of that backend gives them back when it reaps"
+    return f"{own}, and so does 'sandbox-kit sweep --backend {backend}'" if is_named(backend) else own
 
 
 def _pause(session: str, deadline: float) -> None:

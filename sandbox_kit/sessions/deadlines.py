@@ -1,4 +1,7 @@
-"""Background processes that a time limit holds for: each is killed when its time is over."""
+"""Background processes that a time limit holds for: each is killed when its time is over.
+
+A process may take long to answer: none is asked, or killed, while the mutex is held.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from attrs import define, field
 
 from sandbox_kit.contract import Process, is_running
+from sandbox_kit.host.aside import begin
 
 __all__ = ["Deadlines"]
 
@@ -22,7 +26,7 @@ _LOOK = 1.0
 _END_WITHIN = 5.0
 
 
-@define
+@define(eq=False)
 class _Due:
     """A process, when its time is over by the monotonic clock, and what is said of it then."""
 
@@ -42,9 +46,9 @@ class _Due:
             self._is_silent = True
             return True
 
-    def kill(self) -> None:
+    def kill_if_open(self) -> None:
         process = self.process()
-        if process is None:
+        if process is None or not self.is_open():
             return
         logger.warning("%s", self.message)
         try:
@@ -54,12 +58,13 @@ class _Due:
 
 
 class Deadlines:
-    """Kills processes that run for too long, in one thread that is there while any may."""
+    """Kills processes that run for too long, by one thread that is there while any may."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._due: list[_Due] = []
         self._changed = threading.Event()
+        self._looking = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def add(self, process: Process, seconds: float, about: str) -> None:
@@ -90,12 +95,27 @@ class Deadlines:
         while (pause := self._pause()) is not None:
             self._changed.wait(pause)
             self._changed.clear()
-            _kill_all(self._over())
+            for each in self._over():
+                _apart(each.kill_if_open)
+            if self._looking.acquire(blocking=False):
+                _apart(self._look)
+
+    def _look(self) -> None:
+        """Drop those that ended by themselves; one look at a time, as a process may take long to tell."""
+        try:
+            with self._mutex:
+                known = [*self._due]
+            ended = [each for each in known if not each.is_open()]
+            with self._mutex:
+                self._due = [each for each in self._due if each not in ended]
+        finally:
+            self._looking.release()
+        if ended:
+            self._changed.set()
 
     def _pause(self) -> float | None:
         """How long to wait, in seconds; None, and the thread is none any more, where nothing is due."""
         with self._mutex:
-            self._due = [each for each in self._due if each.is_open()]
             if not self._due:
                 self._thread = None
                 return None
@@ -106,9 +126,12 @@ class Deadlines:
             now = time.monotonic()
             over = [each for each in self._due if each.at <= now]
             self._due = [each for each in self._due if each.at > now]
-        return [each for each in over if each.is_open()]
+        return over
 
 
-def _kill_all(over: Iterable[_Due]) -> None:
-    for each in over:
-        each.kill()
+def _apart(work: Callable[[], None]) -> None:
+    """Do *work* in a thread of its own, where there can be one more."""
+    try:
+        begin(work)
+    except RuntimeError:
+        work()

@@ -13,7 +13,9 @@ from typing import Any, Protocol, TypeVar
 from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import SandboxConflictError, SandboxTimeoutError
 from sandbox_kit.sessions import clock
+from sandbox_kit.sessions.making import Made
 from sandbox_kit.sessions.schema import SessionTerms
+from sandbox_kit.sessions.starting import Start
 from sandbox_kit.types import Usage
 
 __all__ = ["Borrower", "Call", "SessionEntry"]
@@ -23,6 +25,9 @@ logger = logging.getLogger("sandbox_kit")
 _T = TypeVar("_T")
 _PATIENCE = 120.0
 """How long a caller waits while a sandbox is started or stopped by another thread, in seconds."""
+
+_LATE_WITHIN = 5.0
+"""How long one waits for a start that another caller has given up, in seconds."""
 
 
 class Borrower(Protocol):
@@ -41,8 +46,8 @@ class SessionEntry:
 
     Attributes:
         id: the session's.
-        sandbox: what it runs in, started; None while it is hibernated, or not held by this process.
-        shared: whether other processes that hold the session use the same thing by sandboxes of theirs.
+        made: what it runs in, started; None while it is hibernated, or not held by this process.
+        starting: the last start; it may be under way, or be given up and go on.
         terms: of the session, once it had a sandbox.
         borrowers: handles that were given out and not returned.
         file_timeout: of its sandboxes; None for their own default.
@@ -50,8 +55,8 @@ class SessionEntry:
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.sandbox: Sandbox | None = None
-        self.shared = False
+        self.made: Made | None = None
+        self.starting: Start | None = None
         self.terms: SessionTerms | None = None
         self.borrowers: weakref.WeakSet[Borrower] = weakref.WeakSet()
         self.file_timeout: float | None = None
@@ -62,21 +67,29 @@ class SessionEntry:
         self._in_use: list[tuple[weakref.ReferenceType[Any], Callable[[Any], bool]]] = []
         self._last_used = time.monotonic()
 
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """What it runs in; None where it has none here."""
+        made = self.made
+        return None if made is None else made.sandbox
+
     @contextmanager
     def locked(self) -> Generator[None, None, None]:
         """Hold the lock.
 
         Raises:
-            SandboxTimeoutError: a sandbox was being started or stopped all the time.
+            SandboxTimeoutError: a sandbox was being started or stopped all the time; or a start was given up, and
+                goes on.
             SandboxConflictError: what starts or stops its sandbox asks for it.
         """
-        thread = threading.get_ident()
-        if self._holder == thread:
+        thread, starting = threading.get_ident(), self.starting
+        if self._holder == thread or (starting is not None and starting.thread == thread):
             raise SandboxConflictError(f"session {self.id} is being started or stopped by the caller itself")
         try:
             if not self._lock.acquire(timeout=_PATIENCE):
                 raise SandboxTimeoutError(f"session {self.id} was busy for {_PATIENCE} s", _PATIENCE)
             self._holder = thread
+            self._await_start()
             yield
         finally:  # nothing is called before the lock is free: an interrupt may come with any call
             if self._holder == thread:
@@ -88,7 +101,7 @@ class SessionEntry:
 
     @contextmanager
     def locked_if_free(self) -> Generator[bool, None, None]:
-        """Hold the lock if nobody else does; tell whether. Who holds it already goes on holding it."""
+        """Hold the lock if nobody else does, nor a start goes on; tell whether. Who holds it goes on holding it."""
         thread = threading.get_ident()
         if self._holder == thread:
             yield True
@@ -98,7 +111,7 @@ class SessionEntry:
             free = self._lock.acquire(blocking=False)
             if free:
                 self._holder = thread
-            yield free
+            yield free and self._has_no_start(0)
         finally:
             if self._holder == thread:
                 self._holder = 0
@@ -107,6 +120,16 @@ class SessionEntry:
                     self._lock.release()
                 except RuntimeError:
                     logger.debug("session %s: the try for it was broken off", self.id)
+
+    def _has_no_start(self, within: float) -> bool:
+        """Whether no start goes on, at the latest *within* so many seconds."""
+        return self.starting is None or self.starting.wait(within)
+
+    def _await_start(self) -> None:
+        """Wait for a start that was given up, but not for long."""
+        if not self._has_no_start(_LATE_WITHIN):
+            message = f"session {self.id}: a start that was given up goes on, and keeps its slot; try again later"
+            raise SandboxTimeoutError(message, _LATE_WITHIN)
 
     def enter(self, call: Call) -> None:
         """Count *call* as under way; call it with the lock held."""
@@ -149,22 +172,38 @@ class SessionEntry:
     def idle_for(self) -> float | None:
         """Return for how many seconds nothing was done with it; None while something is."""
         with self._counting:
-            self._in_use = [each for each in self._in_use if (thing := each[0]()) is not None and each[1](thing)]
+            watched = [*self._in_use]
+        ended = [each for each in watched if not _goes_on(*each)]  # which may take long to tell
+        with self._counting:
+            self._in_use = [each for each in self._in_use if each not in ended]
             if self._calls or self._in_use:
                 self._last_used = time.monotonic()
                 return None
             return time.monotonic() - self._last_used
 
     def is_idle(self, seconds: float) -> bool:
-        """Whether nothing was done with it for *seconds*."""
+        """Whether nothing was done with it for *seconds*; call it without the lock, as things may take long to tell."""
         idle = self.idle_for()
         return idle is not None and idle >= seconds
 
+    def is_still_idle(self, seconds: float) -> bool:
+        """Whether that holds, with the lock held, of one that was idle just before; asks nothing that is watched."""
+        with self._counting:
+            is_quiet = not self._calls and not self._in_use
+            return is_quiet and time.monotonic() - self._last_used >= seconds
+
     def is_spare(self, seconds: float) -> bool:
         """Whether nothing was done with it for *seconds*, and nobody has a handle or changes it now."""
+        if not self.is_idle(seconds):
+            return False
         with self.locked_if_free() as free:
-            return free and not self.borrowers and self.is_idle(seconds)
+            return free and not self.borrowers and self.is_still_idle(seconds)
 
     def last_used(self) -> float:
         """Return when it was last used, in seconds since the epoch: now, while something is done with it."""
         return clock.now() - (self.idle_for() or 0.0)
+
+
+def _goes_on(thing: weakref.ReferenceType[Any], in_use: Callable[[Any], bool]) -> bool:
+    known = thing()
+    return known is not None and in_use(known)

@@ -7,16 +7,17 @@ import re
 import reprlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import fields, frozen
 
 from sandbox_kit.errors import InvalidArgumentError
 from sandbox_kit.host.system import host_text
 from sandbox_kit.paths import check_path, climbs, normalise, parts
+from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import parse_size
 
 __all__ = [
@@ -141,6 +142,24 @@ def _word(value: object, place: str) -> str:
     raise _not(value, place, "a name of 1 to 255 characters without blanks")
 
 
+def _image(value: object, place: str) -> str | Runtime:
+    if isinstance(value, Runtime):
+        return value
+    return _runtime(value, place) if isinstance(value, Mapping) else _word(value, place)
+
+
+def _runtime(values: Mapping[Any, Any], place: str) -> Runtime:
+    known = [each.name for each in fields(Runtime)]
+    unknown = [key_name(key) for key in values if key not in known]
+    if unknown or values.get("base") is None:
+        told = f"there is no {', '.join(unknown)}" if unknown else "it needs a base"
+        raise InvalidArgumentError(f"{place}: {told}; a runtime has {', '.join(known)}")
+    try:
+        return Runtime(**{name: value for name, value in values.items() if value is not None})
+    except (InvalidArgumentError, TypeError) as error:
+        raise InvalidArgumentError(f"{place}: {error}") from error
+
+
 def _absolute_host_path(value: Any, place: str) -> str:
     path = _plain(host_text(value, place))
     if os.path.isabs(path):
@@ -175,7 +194,7 @@ LIMITS: Final = MappingProxyType(
 
 RUNTIME_FIELDS: Final = MappingProxyType(
     {
-        "image": Field(_word, _CONTAINMENT),
+        "image": Field(_image, _CONTAINMENT),
         "network_mode": Field(_word, _CONTAINMENT),
         "oci_runtime": Field(_word, _CONTAINMENT),
         "sandbox_uid": Field(_uid, _CONTAINMENT),

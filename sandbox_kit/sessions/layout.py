@@ -72,16 +72,23 @@ class Layout:
         """Whether something has the name of a session here."""
         return os.path.lexists(self.root / session)
 
-    def make(self, session: str) -> Path:
+    def make(self, session: str, *, for_others: bool = False) -> Path:
         """Make the workspace of a session, unless it is there, and return it.
+
+        Args:
+            for_others: let every user write in one that is made: its parent lets no other user of this machine in,
+                so that is for those who get at it by a mount. A parent that lets others in keeps it closed.
 
         Raises:
             SandboxConflictError: a link, or something else, has its name.
             SandboxUnavailableError: it cannot be made.
         """
-        make_directory(self.root / session)
-        make_directory(self.workspace(session))
-        return self.workspace(session)
+        parent, workspace = make_directory(self.root / session), self.workspace(session)
+        is_private = parent.st_uid == os.geteuid() and not parent.st_mode & 0o077
+        if for_others and is_private and not os.path.lexists(workspace):
+            _make_open(workspace)
+        make_directory(workspace)
+        return workspace
 
     def remove_empty(self, session: str) -> None:
         """Remove the workspace of a session, if it holds nothing."""
@@ -128,3 +135,14 @@ class Layout:
             act(Trash(self._trash))
         except OSError as error:
             raise SandboxUnavailableError(f"the files of a session cannot be removed: {error}") from error
+
+
+def _make_open(workspace: Path) -> None:
+    """Make a directory that has its name from the moment on that every user may write in it."""
+    unfinished = workspace.with_name(f".{workspace.name}")
+    make_directory(unfinished)
+    try:
+        unfinished.chmod(0o777)
+        unfinished.rename(workspace)
+    except OSError as error:
+        raise SandboxUnavailableError(f"{workspace} cannot be made: {error.strerror}") from error

@@ -40,7 +40,8 @@ class Ledger:
 
     Args:
         directory: where its file is; made if missing, for this user alone.
-        backend: what makes the sandboxes of those who ask: what they hold, purge and give back is of that one.
+        backend: what makes the sandboxes of those who ask: what they hold and purge is of that one.
+        mortal: backends whose sandboxes end with their process: anybody gives back what dead owners held of these.
         patience: how long a question may wait for other processes, in seconds.
 
     Every method raises ``SandboxTimeoutError`` where others wrote all that time,
@@ -52,10 +53,11 @@ class Ledger:
         SandboxConflictError: others may enter the directory.
     """
 
-    def __init__(self, directory: Path, *, backend: str, patience: float = 20.0) -> None:
+    def __init__(self, directory: Path, *, backend: str, mortal: Collection[str] = (), patience: float = 20.0) -> None:
         self.directory = private_directory(directory)
         check_local(directory)
         self._backend = backend
+        self._recovered = {backend, *mortal}
         self._database = Database(
             directory / _NAME, SCHEMA, version=VERSION, application=APPLICATION, patience=patience
         )
@@ -213,7 +215,7 @@ class Ledger:
         return True
 
     def claim_unknown(self, session: str, owner: Owner, *, now: float) -> bool:
-        """Hold a session that is not known, to purge it; tell whether it was not.
+        """Hold a session that is not known, to look whether it may go; tell whether it was not.
 
         Args:
             now: the time, in seconds since the epoch.
@@ -222,7 +224,23 @@ class Ledger:
             if terms_of(tables, session) is not None:
                 return False
             self._add(tables, session, SessionTerms(None, None, self._backend), now)
-            tables.execute("INSERT INTO holders VALUES (?, ?, 'purging', NULL)", (session, owner.token))
+            tables.execute("INSERT INTO holders VALUES (?, ?, 'checking', NULL)", (session, owner.token))
+        return True
+
+    def claim_idle(self, session: str, owner: Owner, *, unused_since: float) -> bool:
+        """Hold a hibernated session, to clear away what its sandbox keeps; tell whether that was done.
+
+        Args:
+            unused_since: only one that was not used after that time, in seconds since the epoch.
+        """
+        query = (
+            "SELECT 1 FROM sessions WHERE id = ? AND backend = ? AND last_used <= ? "
+            "AND id NOT IN (SELECT session FROM holders)"
+        )
+        with self._database.transaction() as tables:
+            if tables.execute(query, (session, self._backend, unused_since)).fetchone() is None:
+                return False
+            tables.execute("INSERT INTO holders VALUES (?, ?, 'clearing', NULL)", (session, owner.token))
         return True
 
     def other_holders(self, session: str, owner: Owner) -> list[Owner]:
@@ -250,15 +268,22 @@ class Ledger:
             return [session for (session,) in tables.execute(query, (since, self._backend))]
 
     def held_by(self, owner: Owner) -> list[str]:
-        """Return the sessions that *owner* holds, sorted."""
-        query = "SELECT session FROM holders JOIN sessions ON id = session WHERE owner = ? AND backend = ? ORDER BY id"
+        """Return the sessions that *owner* holds and that may be given back from here, sorted."""
+        return [session for session, backend in self._held(owner) if backend in self._recovered]
+
+    def backends_held_by(self, owner: Owner) -> set[str]:
+        """Return the backends of what *owner* holds and that may not be given back from here."""
+        return {backend for _, backend in self._held(owner)} - self._recovered
+
+    def _held(self, owner: Owner) -> list[tuple[str, str]]:
+        query = "SELECT session, backend FROM holders JOIN sessions ON id = session WHERE owner = ? ORDER BY id"
         with self._database.reading() as tables:
-            return [session for (session,) in tables.execute(query, (owner.token, self._backend))]
+            return tables.execute(query, (owner.token,)).fetchall()
 
     def holding(self, session: str, owner: Owner) -> Holding | None:
         """Return what *owner* has of a session; None where it does not hold it."""
         query = (
-            "SELECT state, runtime, last_used FROM holders JOIN sessions ON id = session "
+            "SELECT state, backend, runtime, last_used FROM holders JOIN sessions ON id = session "
             "WHERE session = ? AND owner = ?"
         )
         with self._database.reading() as tables:
@@ -299,8 +324,8 @@ class Ledger:
 
         Returns:
             ``"stopping"`` where *owner* holds it now and must see that the sandbox is gone,
-            ``"purging"`` where the files must go, too; None where nothing is to be done: *dead* did not hold
-            it any more, or others still hold it.
+            ``"purging"`` where the files must go, too, ``"checking"`` where the session is to be forgotten; None
+            where nothing is to be done: *dead* did not hold it any more, or others still hold it.
         """
         with self._database.transaction() as tables:
             key = (session, dead.token)
@@ -308,7 +333,7 @@ class Ledger:
             tables.execute("DELETE FROM holders WHERE session = ? AND owner = ?", key)
             if row is None or tables.execute("SELECT 1 FROM holders WHERE session = ?", (session,)).fetchone():
                 return None
-            state: HolderState = "purging" if row[0] == "purging" else "stopping"
+            state: HolderState = row[0] if row[0] in ("purging", "checking") else "stopping"
             tables.execute("INSERT INTO holders VALUES (?, ?, ?, NULL)", (session, owner.token, state))
         return state
 

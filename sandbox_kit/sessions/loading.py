@@ -8,6 +8,7 @@ from typing import Any
 from attrs import asdict
 
 from sandbox_kit.errors import InvalidArgumentError, PolicyError
+from sandbox_kit.runtime import Runtime
 from sandbox_kit.sessions.fields import LIMITS, POLICY_FIELDS, RUNTIME_FIELDS, Field, check_alias, key_name, shown
 from sandbox_kit.sessions.values import PolicyValues, RuntimeProfile
 from sandbox_kit.types import Limits
@@ -50,8 +51,15 @@ def dump_values(values: PolicyValues) -> dict[str, Any]:
 def dump_profile(profile: RuntimeProfile) -> dict[str, Any]:
     """The fields of *profile* that are set, limits among them."""
     fields = asdict(profile, recurse=False)
+    if isinstance(profile.image, Runtime):
+        fields["image"] = _dump_runtime(profile.image)
     limits = asdict(fields.pop("limits"))
     return {name: value for name, value in {**fields, **limits}.items() if value is not None}
+
+
+def _dump_runtime(runtime: Runtime) -> dict[str, Any]:
+    told = asdict(runtime, recurse=False)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in told.items() if value}
 
 
 def check_fields(

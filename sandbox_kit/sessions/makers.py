@@ -1,29 +1,24 @@
-"""How the sandbox of a session is made: by the name of a backend, or by a factory of the caller's."""
+"""What makes the sandboxes of sessions: a backend by its name, or a factory of the caller's."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
-from attrs import field, frozen
+from attrs import frozen
 
-from sandbox_kit.arguments import CommandMode
 from sandbox_kit.backends.local.sandbox import LocalSandbox
-from sandbox_kit.contract import Backend, Sandbox
+from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import InvalidArgumentError, UnsupportedError
-from sandbox_kit.guard import GuardedBackend, guarding
-from sandbox_kit.judge import Ask
-from sandbox_kit.rules.ruleset import PermissionRuleset
-from sandbox_kit.sessions.policy import SandboxPolicy
+from sandbox_kit.sessions import containers
 from sandbox_kit.sessions.values import PolicyValues, RuntimeProfile
 from sandbox_kit.types import Limits
 
-__all__ = ["Factory", "Kind", "LocalFactory", "Maker", "Plan", "as_kind"]
+__all__ = ["MORTAL", "Factory", "Kind", "LocalFactory", "Plan", "as_kind", "is_named"]
 
 
 @frozen
@@ -36,6 +31,7 @@ class Plan:
         limits: of the profile, completed by the policy's.
         workspace: a directory of the host for its files, which is there.
         values: the whole policy.
+        joins: whether other processes use the session now, whose sandbox this one is to share.
     """
 
     session_id: str
@@ -43,10 +39,15 @@ class Plan:
     limits: Limits
     workspace: Path
     values: PolicyValues
+    joins: bool = False
 
 
 def _lacks_nothing(_: PolicyValues) -> Iterator[str]:
     return iter(())
+
+
+def _keeps_nothing(_: Path) -> frozenset[str]:
+    return frozenset()
 
 
 @frozen
@@ -56,14 +57,22 @@ class Kind:
     Attributes:
         name: by which the ledger knows whose sessions are whose.
         make: makes a sandbox that is not started.
+        end: ends what a process that died left of one, with its container if that is to be purged.
         lacks: yields the names of the fields of a policy that are set and that it cannot hold.
+        kept: tells of which sessions beneath a root stopped sandboxes are kept.
         outlives: whether what runs a sandbox may outlive its process, so that another one can end it.
+        is_remote: whether its starts wait for something else than this machine's kernel, and are given a limit.
+        writes_as_others: whether commands run as users that are not this process's own.
     """
 
     name: str
     make: Callable[[Plan], Sandbox]
+    end: Callable[[Plan, bool], None]
     lacks: Callable[[PolicyValues], Iterator[str]] = _lacks_nothing
+    kept: Callable[[Path], Collection[str]] = _keeps_nothing
     outlives: bool = True
+    is_remote: bool = True
+    writes_as_others: bool = False
 
     def check(self, values: PolicyValues) -> None:
         """Check that it can hold a policy.
@@ -86,8 +95,8 @@ class Factory(Protocol):
 
         Whatever runs it has a name derived from *session_id*, so that ``stop()`` on another sandbox made
         with the same arguments, by any process, ends it. Of several processes that hold a session the last
-        one stops it, the others drop their sandboxes; a local sandbox is stopped by each, as it ends with
-        its process. How long it may take, and how long ``start()`` of what it returns, is its own to bound.
+        one stops it, the others drop their sandboxes, which must not end it; a local sandbox is stopped by
+        each, as it ends with its process. It may be called, and what it returns be started, in any thread.
 
         Args:
             session_id: a checked id.
@@ -136,12 +145,37 @@ def _by(factory: Factory) -> Callable[[Plan], Sandbox]:
     )
 
 
+def _ended_by(factory: Factory) -> Callable[[Plan, bool], None]:
+    """What ends what a sandbox made by *factory* has left."""
+    return lambda plan, purge: _by(factory)(plan).stop(purge=purge)
+
+
+def _nothing_left(_plan: Plan, _purge: bool) -> None:
+    """End a sandbox that ended with its process."""
+
+
 def _local(factory: LocalFactory) -> Kind:
-    return Kind("local", _by(factory), lacks=_local_lacks, outlives=False)
+    return Kind("local", _by(factory), _nothing_left, lacks=_local_lacks, outlives=False, is_remote=False)
 
 
-_KINDS = {kind.name: kind for kind in (_local(LocalFactory()),)}
+_DOCKER = Kind(
+    "docker",
+    containers.make,
+    containers.end,
+    lacks=containers.lacks,
+    kept=containers.kept,
+    writes_as_others=True,
+)
+_KINDS = {kind.name: kind for kind in (_local(LocalFactory()), _DOCKER)}
 """Those that have a name."""
+
+MORTAL = tuple(name for name, kind in _KINDS.items() if not kind.outlives)
+"""Backends whose sandboxes end with the process that made them."""
+
+
+def is_named(backend: str) -> bool:
+    """Whether *backend* is one that any process knows by its name."""
+    return backend in _KINDS
 
 
 def as_kind(backend: str | Factory) -> Kind:
@@ -157,7 +191,7 @@ def as_kind(backend: str | Factory) -> Kind:
     if isinstance(backend, str) or not callable(backend):
         names = ", ".join(map(repr, sorted(_KINDS)))
         raise InvalidArgumentError(f"backend: {backend!r} is neither {names} nor a factory of sandboxes")
-    return Kind(_name_of(backend), _by(backend))
+    return Kind(_name_of(backend), _by(backend), _ended_by(backend))
 
 
 def _name_of(factory: object) -> str:
@@ -174,65 +208,3 @@ def _module_of(name: str) -> str:
         return name
     module = sys.modules.get(name)
     return "__main__" if module is None or module.__spec__ is None else module.__spec__.name
-
-
-@frozen
-class Maker:
-    """Makes guarded sandboxes by the policy of the moment.
-
-    Attributes:
-        policy: where profiles and limits come from.
-        kind: what makes the bare ones.
-        ruleset, ask, commands: as for :func:`~sandbox_kit.guard.guarding`.
-    """
-
-    policy: SandboxPolicy
-    kind: Kind
-    ruleset: PermissionRuleset | None = None
-    ask: Ask | None = None
-    commands: CommandMode = "auto"
-    _session_of: WeakKeyDictionary[Backend, str] = field(factory=WeakKeyDictionary, init=False, eq=False)
-
-    def make(self, session_id: str, runtime: str | None, workspace: Path) -> tuple[Sandbox, bool]:
-        """Make a sandbox that is not started.
-
-        Returns:
-            The sandbox, under the rules, and whether those that other processes make of the session are the
-            same thing.
-
-        Raises:
-            InvalidArgumentError: the policy has no such runtime any more, or the factory made no sandbox, or one
-                that it made of another session.
-            UnsupportedError: the policy asks for what cannot be had.
-        """
-        values = self.policy.snapshot()
-        self.kind.check(values)
-        made = self.kind.make(_plan(values, session_id, runtime, workspace))
-        if not isinstance(made, Sandbox):
-            raise InvalidArgumentError(f"backend: the factory made a {type(made).__name__}, no Sandbox")
-        bare = _unguarded(made)
-        if (other := self._session_of.setdefault(bare, session_id)) != session_id:
-            raise InvalidArgumentError(f"backend: the factory made the sandbox of session {other} again")
-        guarded = guarding(made, self.ruleset, ask=self.ask, commands=self.commands)
-        return guarded, not isinstance(bare, LocalSandbox)
-
-    def end(self, session_id: str, runtime: str | None, workspace: Path, *, purge: bool = False) -> None:
-        """End what still runs the sandbox of a session whose owner is dead; nothing, where that ended with it.
-
-        Raises:
-            SandboxError: it may still be there.
-        """
-        if self.kind.outlives:
-            values = self.policy.snapshot()
-            known = runtime if runtime in values.runtimes else None
-            self.kind.make(_plan(values, session_id, known, workspace)).stop(purge=purge)
-
-
-def _plan(values: PolicyValues, session_id: str, runtime: str | None, workspace: Path) -> Plan:
-    return Plan(session_id, values.profile_for(runtime), values.limits_for(runtime), workspace, values)
-
-
-def _unguarded(backend: Backend) -> Backend:
-    while isinstance(backend, GuardedBackend):
-        backend = backend._inner
-    return backend

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -20,7 +21,8 @@ from sandbox_kit.sessions.environment import OVERRIDES_VARIABLE
 from sandbox_kit.sessions.events import Events, SessionEvent
 from sandbox_kit.sessions.ids import check_session_id
 from sandbox_kit.sessions.layout import Layout
-from sandbox_kit.sessions.makers import Factory, Maker, as_kind
+from sandbox_kit.sessions.makers import Factory, as_kind
+from sandbox_kit.sessions.making import Maker
 from sandbox_kit.sessions.overrides import PolicyOverrides
 from sandbox_kit.sessions.policy import SandboxPolicy
 from sandbox_kit.sessions.reaper import Reaped
@@ -43,12 +45,15 @@ class SessionManager:
         policy: ceilings, lifetimes and runtimes; a change holds from the next call.
         workspace_root: the directory for ``<session_id>/workspace``, on a local file system; made if missing. None
             takes the policy's.
-        backend: ``"local"``, or ``factory(session_id, profile, limits, workspace)``, which returns a sandbox. A
-            session stays with the backend that it was first opened by; that of a factory is named by its module
-            and qualified name, so processes that share sessions import it from one place.
+        backend: ``"local"``, ``"docker"``, or ``factory(session_id, profile, limits, workspace)``, which returns a
+            sandbox. A session stays with the backend that it was first opened by; that of a factory is named by its
+            module and qualified name, so processes that share sessions import it from one place.
         ruleset: the rules of every session; they do not change.
         commands, ask: as for :func:`~sandbox_kit.guard.guarding`.
         reap_every: how often idle sessions are looked after, in seconds; None leaves that to :meth:`reap`.
+        start_timeout: how long the start of a sandbox may take that is not ``"local"``, in seconds, the pull or build
+            of its image included; None sets no limit. One that takes longer is given up: it keeps its slot until it
+            has ended, and is then stopped.
         on_event: called with each :class:`~sandbox_kit.sessions.events.SessionEvent`.
 
     The file that ``SANDBOX_KIT_POLICY_OVERRIDES`` names changes the policy, when a session is opened.
@@ -72,6 +77,7 @@ class SessionManager:
         commands: CommandMode = "auto",
         ask: Ask | None = None,
         reap_every: float | None = 30.0,
+        start_timeout: float | None = 600.0,
         on_event: Callable[[SessionEvent], object] | None = None,
     ) -> None:
         if not isinstance(policy, SandboxPolicy):
@@ -89,6 +95,7 @@ class SessionManager:
             Events(on_event),
             PolicyOverrides(policy, path, outside=(layout.root,)) if path else None,
             check_timeout(reap_every, "reap_every"),
+            check_timeout(start_timeout, "start_timeout"),
         )
 
     def __enter__(self) -> Self:
@@ -123,7 +130,8 @@ class SessionManager:
             SandboxConflictError: the session has another runtime, tenant or backend.
             InvalidArgumentError: the id or the tenant is malformed, or the policy has no such runtime.
             UnsupportedError: the backend cannot hold what the policy asks for now.
-            SandboxTimeoutError: another process took too long to start or stop it.
+            SandboxTimeoutError: it did not start within ``start_timeout``, or another process took too long to
+                start or stop it.
             SandboxUnavailableError: the ledger or the sandbox cannot be reached.
         """
         check_session_id(session_id)
@@ -152,6 +160,10 @@ class SessionManager:
         used = {entry.id: entry.last_used() for entry in self._service.table.resident()}
         infos = self._service.ledger.sessions()
         return [evolve(info, last_used=max(info.last_used, used.get(info.id, 0.0))) for info in infos]
+
+    def workspace(self, session_id: str) -> Path:
+        """Return where the files of a session are, or will be: a directory of this machine."""
+        return self._service.workspace(check_session_id(session_id))
 
     def usage(self, session_id: str) -> Usage:
         """Return what a session's sandbox in this process uses now; None in each field where it has none here."""

@@ -20,7 +20,9 @@ SPARE = (
 
 _KNOWN = "SELECT count(*) FROM sessions"
 _OF_TENANT = "SELECT count(*) FROM sessions WHERE tenant = ?"
-_RESIDENT = "SELECT count(DISTINCT session) FROM holders WHERE session <> ? AND state <> 'purging'"
+_RESIDENT = (
+    "SELECT count(DISTINCT session) FROM holders WHERE session <> ? AND state IN ('starting', 'live', 'stopping')"
+)
 
 
 def check_same(session: str, asked: SessionTerms, own: SessionTerms) -> None:

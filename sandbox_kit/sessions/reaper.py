@@ -27,12 +27,14 @@ class Reaped:
         purged: hibernated ones whose files were kept long enough.
         recovered: those whose owner had died.
         unknown: workspaces that the ledger does not know, where they were looked for.
+        cleared: hibernated ones whose stopped containers were kept long enough, and are removed; their files stay.
     """
 
     hibernated: tuple[str, ...] = ()
     purged: tuple[str, ...] = ()
     recovered: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
 
 
 class Reapable(Protocol):

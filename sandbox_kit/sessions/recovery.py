@@ -13,7 +13,7 @@ from sandbox_kit.sessions.changes import changed_since, is_open
 from sandbox_kit.sessions.layout import Layout
 from sandbox_kit.sessions.ledger import Ledger
 from sandbox_kit.sessions.liveness import Owner, held_tokens, is_alive, remove_lock, remove_stray_locks
-from sandbox_kit.sessions.makers import Maker
+from sandbox_kit.sessions.making import Maker
 
 __all__ = ["EntryLock", "Recovery"]
 
@@ -55,7 +55,8 @@ class Recovery:
     def give_back(self, session: str, owner: Owner) -> None:
         """Give back what *owner*, of this process, holds of a session that has no sandbox here.
 
-        One that it purges loses its files, and is forgotten; one that others hold as well stays as it is.
+        One that it purges loses its files, and is forgotten; one that it checks is forgotten alone; one that
+        others hold as well stays as it is.
 
         Raises:
             SandboxError: its sandbox may still be there; the slot stays taken.
@@ -63,10 +64,13 @@ class Recovery:
         held = self._ledger.holding(session, owner)
         if held is None:
             return
+        if held.state == "checking":
+            self._ledger.forget(session)
+            return
         purge = held.state == "purging"
         if not purge and self._ledger.leave(session, owner, last_used=held.last_used):
             return
-        self._maker.end(session, held.runtime, self._layout.workspace(session), purge=purge)
+        self._maker.end(session, held.runtime, self._layout.workspace(session), purge=purge, backend=held.backend)
         if purge:
             self._layout.remove(session)
             self._ledger.forget(session)
@@ -76,17 +80,24 @@ class Recovery:
     def all(self, owner: Owner, lock: EntryLock) -> list[str]:
         """Give back what all dead owners held; what cannot be given back now is logged, and kept.
 
-        What is of another backend is left to a manager of that one.
+        What is of another backend is left to a manager of that one, unless it ended with its process.
 
         Returns:
             The sessions that were given back.
         """
         found: list[str] = []
-        for dead in self.sorted_out(self._ledger.owners())[1]:
+        for dead in self._dead():
             found += [session for session in self._ledger.held_by(dead) if self._tried(session, dead, owner, lock)]
             if self._ledger.dismiss(dead):
                 remove_lock(self._layout.owners, dead)
         return found
+
+    def _dead(self) -> list[Owner]:
+        return self.sorted_out(self._ledger.owners())[1]
+
+    def left_to_others(self) -> list[str]:
+        """Return the backends, sorted, whose own managers alone give back what dead owners hold of them."""
+        return sorted({backend for dead in self._dead() for backend in self._ledger.backends_held_by(dead)})
 
     def tidy(self) -> None:
         """Remove files that belong to nobody: what removals cut short left, and locks of owners that never enrolled."""
@@ -139,6 +150,33 @@ class Recovery:
                 return False
             return True
 
+    def outdated(self, owner: Owner, ttl: float, lock: EntryLock) -> list[str]:
+        """Remove what stopped sandboxes keep of hibernated sessions that were not used for *ttl* seconds; files stay.
+
+        Returns:
+            The sessions whose sandboxes kept something; what fails is logged.
+        """
+        since = clock.now() - ttl
+        old = self._ledger.unused(since)
+        try:
+            kept = self._maker.kept(self._layout.root) if old else ()
+        except Exception as error:
+            logger.warning("what is kept of stopped sandboxes cannot be told: %s", error)
+            return []
+        return [each for each in old if each in kept and self._cleared(each, owner, since, lock)]
+
+    def _cleared(self, session: str, owner: Owner, since: float, lock: EntryLock) -> bool:
+        with lock(session) as free:
+            try:
+                if not free or not self._ledger.claim_idle(session, owner, unused_since=since):
+                    return False
+                self._maker.end(session, None, self._layout.workspace(session), purge=True)
+                self._ledger.release(session, owner)
+            except Exception as error:
+                logger.warning("session %s: what is kept of its sandbox could not be removed: %s", session, error)
+                return False
+            return True
+
     def unknown(self) -> list[str]:
         """Return the ids of the workspaces that the ledger does not know, sorted."""
         found = self._archive.sessions()  # before the ledger is read, so that what is opened meanwhile is known
@@ -174,28 +212,28 @@ class Recovery:
                 self._layout.check_removable(session)
                 if not free or self._has_changed(session, since):
                     return False
-                if not self._claimed_unknown(session, owner, since):
-                    return False
-                self.give_back(session, owner)
+                return self._removed_unknown(session, owner, since)
             except Exception as error:
                 logger.warning("session %s could not be purged: %s", session, error)
                 return False
-            return True
 
-    def _claimed_unknown(self, session: str, owner: Owner, since: float) -> bool:
-        """Hold an unknown session to purge it, and look again; one that is not quiet is forgotten, on any way out."""
+    def _removed_unknown(self, session: str, owner: Owner, since: float) -> bool:
+        """Hold an unknown session, look again, and remove it if it is quiet; tell whether it was.
+
+        It is forgotten on any way out. Whoever dies here leaves nothing that another one would remove.
+        """
         try:
             if not self._ledger.claim_unknown(session, owner, now=clock.now()):
                 return False
-            if not self._has_changed(session, since) and not is_open(self._layout.root / session):
-                return True
-        except BaseException:
+            if self._has_changed(session, since) or is_open(self._layout.root / session):
+                return False
+            self._maker.end(session, None, self._layout.workspace(session), purge=True)
+            self._layout.remove(session)
+            return True
+        finally:
             held = self._ledger.holding(session, owner)
-            if held is not None and held.state == "purging":
+            if held is not None and held.state == "checking":
                 self._ledger.forget(session)
-            raise
-        self._ledger.forget(session)
-        return False
 
     def _has_changed(self, session: str, since: float) -> bool:
         """Whether anything that a purge removes changed at *since* or later, or is not to be looked at."""

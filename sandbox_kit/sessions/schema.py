@@ -1,7 +1,8 @@
 """The tables of the ledger, and the records that its questions are answered with.
 
 A session is resident while an owner holds it; without holders it is hibernated. Of its holders at
-most one is in transition, which is any state but live: nobody joins until that one is done. An owner
+most one is in transition, which is any state but live: nobody joins until that one is done. When an
+owner dies, what it was purging is purged by whoever finds that out, and what it was checking is forgotten. An owner
 marks as spare what it would hibernate to make room, and another that needs room marks one of those as wanted.
 """
 
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 APPLICATION = 0x53424B54
-VERSION = 2
+VERSION = 3
 
 SCHEMA = """
 CREATE TABLE owners (
@@ -51,17 +52,18 @@ CREATE INDEX sessions_by_use ON sessions (last_used);
 CREATE TABLE holders (
     session TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
     owner TEXT NOT NULL REFERENCES owners (token),
-    state TEXT NOT NULL CHECK (state IN ('starting', 'live', 'stopping', 'purging')),
+    state TEXT NOT NULL CHECK (state IN ('starting', 'live', 'stopping', 'purging', 'checking', 'clearing')),
     room TEXT CHECK (room IN ('spare', 'wanted')),
     PRIMARY KEY (session, owner)
 ) WITHOUT ROWID;
 CREATE INDEX holders_by_owner ON holders (owner);
 """
 
-HolderState = Literal["starting", "live", "stopping", "purging"]
-"""What a holder does with its sandbox; one that purges has none any more, and takes no slot."""
+HolderState = Literal["starting", "live", "stopping", "purging", "checking", "clearing"]
+"""What a holder does with its sandbox. The last three have none, and take no slot: one removes the files, one
+looks whether files that the ledger did not know may go, and one removes what a stopped sandbox keeps beside them."""
 
-State = Literal["starting", "live", "stopping", "purging", "hibernated"]
+State = Literal["starting", "live", "stopping", "purging", "checking", "clearing", "hibernated"]
 
 
 @frozen
@@ -139,11 +141,13 @@ class Holding:
 
     Attributes:
         state: what it does with the sandbox.
+        backend: what makes the session's sandboxes.
         runtime: the alias of the session's profile; None for none.
         last_used: of the session, in seconds since the epoch.
     """
 
     state: HolderState
+    backend: str
     runtime: str | None
     last_used: float
 

@@ -6,6 +6,7 @@ import atexit
 import logging
 import threading
 import weakref
+from pathlib import Path
 
 from sandbox_kit.errors import SandboxClosedError, SandboxError
 from sandbox_kit.host.forks import renew_in_child
@@ -14,7 +15,8 @@ from sandbox_kit.sessions.entry import SessionEntry
 from sandbox_kit.sessions.events import Events
 from sandbox_kit.sessions.layout import Layout
 from sandbox_kit.sessions.ledger import Ledger
-from sandbox_kit.sessions.makers import Maker
+from sandbox_kit.sessions.makers import MORTAL
+from sandbox_kit.sessions.making import Maker
 from sandbox_kit.sessions.overrides import PolicyOverrides
 from sandbox_kit.sessions.reaper import Reaped, Reaper
 from sandbox_kit.sessions.table import SessionTable
@@ -35,6 +37,7 @@ class SessionService:
         layout, maker, events: of the manager.
         overrides: the file that changes the policy; None for none.
         reap_every: in seconds; None for never.
+        start_timeout: in seconds; None for no limit.
     """
 
     def __init__(
@@ -44,20 +47,22 @@ class SessionService:
         events: Events,
         overrides: PolicyOverrides | None,
         reap_every: float | None,
+        start_timeout: float | None,
     ) -> None:
         self._layout = layout
         self._maker = maker
         self._events = events
         self._overrides = overrides
         self._reap_every = reap_every
+        self._start_timeout = start_timeout
         self._closed = False
-        self.ledger = Ledger(layout.own, backend=maker.kind.name)
+        self.ledger = Ledger(layout.own, backend=maker.kind.name, mortal=MORTAL)
         self._begin()
         renew_in_child(self)
         _services.add(self)
 
     def _begin(self) -> None:
-        self.table = SessionTable(self.ledger, self._layout, self._maker, self._events)
+        self.table = SessionTable(self.ledger, self._layout, self._maker, self._events, self._start_timeout)
         self.deadlines = Deadlines()
         self._reaper: Reaper | None = None
         self._mutex = threading.Lock()
@@ -70,6 +75,10 @@ class SessionService:
         for entry in parents.entries():
             for handle in list(entry.borrowers):
                 self.table.entry(entry.id).lend(handle)
+
+    def workspace(self, session_id: str) -> Path:
+        """Return where the files of a session are, or will be."""
+        return self._layout.workspace(session_id)
 
     def values(self) -> PolicyValues:
         """Return the policy's values of the moment."""
@@ -118,11 +127,13 @@ class SessionService:
             hibernated = [] if values.idle_timeout is None else self._hibernate_idle(values.idle_timeout)
             self.ledger.touch({entry.id: entry.last_used() for entry in table.resident()})
             purged = [] if values.workspace_ttl is None else self._purge_old(values.workspace_ttl)
+            ttl = values.container_ttl
+            cleared = [] if ttl is None else table.recovery.outdated(table.owner, ttl, table.lock_if_empty)
             kept = self._look_at_unknown(values.workspace_ttl, purged) if unknown else []
             table.recovery.tidy()
         finally:
             self.deliver_events()
-        return Reaped(tuple(hibernated), tuple(purged), tuple(recovered), tuple(kept))
+        return Reaped(tuple(hibernated), tuple(purged), tuple(recovered), tuple(kept), tuple(cleared))
 
     def offer_room(self) -> None:
         """Let idle sessions make room for those of other processes."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from weakref import WeakValueDictionary
 
 from sandbox_kit.contract import Sandbox
@@ -16,11 +17,12 @@ from sandbox_kit.sessions.events import Events
 from sandbox_kit.sessions.layout import Layout
 from sandbox_kit.sessions.ledger import Ledger
 from sandbox_kit.sessions.liveness import Owner
-from sandbox_kit.sessions.makers import Maker
+from sandbox_kit.sessions.making import Made, Maker
 from sandbox_kit.sessions.membership import Membership
 from sandbox_kit.sessions.queries import check_same
 from sandbox_kit.sessions.recovery import Recovery
 from sandbox_kit.sessions.schema import Granted, SessionTerms
+from sandbox_kit.sessions.starting import Start
 
 __all__ = ["SessionTable"]
 
@@ -35,9 +37,12 @@ class SessionTable:
 
     Args:
         ledger, layout, maker, events: of the manager.
+        start_timeout: how long a start may take, in seconds; None for as long as it takes.
     """
 
-    def __init__(self, ledger: Ledger, layout: Layout, maker: Maker, events: Events) -> None:
+    def __init__(
+        self, ledger: Ledger, layout: Layout, maker: Maker, events: Events, start_timeout: float | None
+    ) -> None:
         self.ledger = ledger
         self.recovery = Recovery(ledger, layout, maker)
         self._claims = Claims(ledger, self.recovery, maker.policy, events)
@@ -48,8 +53,11 @@ class SessionTable:
         self._entries: WeakValueDictionary[str, SessionEntry] = WeakValueDictionary()
         self._resident: dict[str, SessionEntry] = {}
         self._membership = Membership(ledger, layout.owners)
+        self._start_timeout = start_timeout
+        self._going_on: set[Start] = set()
         self._offered = False
         self._closed = False
+        self._left = False
 
     def entry(self, session: str) -> SessionEntry:
         """Return the one entry of a session."""
@@ -135,30 +143,63 @@ class SessionTable:
 
     def _started(self, entry: SessionEntry, granted: Granted, owner: Owner) -> Sandbox:
         """Make and start the sandbox; after an error the slot is free, once the sandbox is known to be gone."""
-        sandbox = None
+        made: list[Made] = []
+        start = Start(partial(self._bring_up, entry, granted, made), f"session {entry.id}: its sandbox")
         try:
             with self._mutex:
                 self._check_open()
                 self._resident[entry.id] = entry
-            workspace = self._layout.make(entry.id)
-            sandbox, entry.shared = self._maker.make(entry.id, granted.terms.runtime, workspace)
-            sandbox.start()
+            entry.starting = start
+            if self._maker.kind.is_remote:
+                start.run(self._start_timeout)
+            else:
+                start.run_here()
+            sandbox = made[0].sandbox
             if entry.file_timeout is not None:
                 sandbox.file_timeout = entry.file_timeout
             self.ledger.set_state(entry.id, self.owner)
-            entry.sandbox, entry.terms = sandbox, granted.terms
+            entry.made, entry.terms = made[0], granted.terms
         except BaseException:
-            self._undo(entry, granted, owner, sandbox)
+            self._forget(entry)
+            undo = partial(self._undo, entry, granted, owner, made)
+            if not self._goes_on(start, undo):
+                undo()
             raise
         return sandbox
 
-    def _undo(self, entry: SessionEntry, granted: Granted, owner: Owner, sandbox: Sandbox | None) -> None:
-        self._forget(entry)
+    def _bring_up(self, entry: SessionEntry, granted: Granted, made: list[Made]) -> None:
+        workspace = self._layout.make(entry.id, for_others=self._maker.kind.writes_as_others)
+        joins = granted.found == "live"
+        made.append(self._maker.make(entry.id, granted.terms.runtime, workspace, joins=joins))
+        made[0].sandbox.start()
+
+    def _goes_on(self, start: Start, undo: Callable[[], None]) -> bool:
+        """Whether a start that is given up goes on: it keeps its slot, and *undo* is called when it ends."""
+        with self._mutex:
+            self._going_on.add(start)
+        goes_on = start.abandon(partial(self._end_late, start, undo))
+        if not goes_on:
+            with self._mutex:
+                self._going_on.discard(start)
+        return goes_on
+
+    def _end_late(self, start: Start, undo: Callable[[], None]) -> None:
         try:
-            if sandbox is not None and self._left_to_others(entry, owner):
+            undo()
+        finally:
+            with self._mutex:
+                self._going_on.discard(start)
+                is_last = self._left and not self._going_on
+            if is_last:
+                self._membership.leave()
+                self.ledger.close()
+
+    def _undo(self, entry: SessionEntry, granted: Granted, owner: Owner, made: list[Made]) -> None:
+        try:
+            if made and self._left_to_others(entry.id, made[0], owner, entry.last_used()):
                 return
-            if sandbox is not None:
-                sandbox.stop()
+            for each in made:
+                each.sandbox.stop()
             if granted.found == "new":
                 self._layout.remove_empty(entry.id)
                 self.ledger.forget(entry.id)
@@ -192,10 +233,12 @@ class SessionTable:
         Args:
             for_room: only one that is not borrowed, and that no other process holds, so that a slot comes free.
         """
+        if not entry.is_idle(seconds):
+            return False
         with entry.locked_if_free() as free:
-            if not free or entry.sandbox is None:
+            if not free or entry.sandbox is None or not entry.is_still_idle(seconds):
                 return False
-            if not (entry.is_spare(seconds) if for_room else entry.is_idle(seconds)):
+            if for_room and entry.borrowers:
                 return False
             try:
                 return self.hibernate(entry, alone=for_room)
@@ -214,24 +257,25 @@ class SessionTable:
         Returns:
             Whether that was done; False where there was no sandbox, either.
         """
-        sandbox = entry.sandbox
-        if sandbox is None:
+        made = entry.made
+        if made is None:
             return False
-        if self.ledger.set_state(entry.id, self.owner, "stopping") and alone:
+        others = self.ledger.set_state(entry.id, self.owner, "stopping")
+        if self._claims.living(entry.id, others, self.owner) and alone:
             self.ledger.set_state(entry.id, self.owner)
             return False
-        if self._left_to_others(entry, self.owner):
+        used = entry.last_used()
+        if self._left_to_others(entry.id, made, self.owner, used):
             self._forget(entry)
             return True
-        used = entry.last_used()
-        self._stop(entry, sandbox)
+        self._stop(entry, made.sandbox)
         if self.ledger.release(entry.id, self.owner, last_used=used):
             self._events.note("hibernated", entry.id)
         return True
 
-    def _left_to_others(self, entry: SessionEntry, owner: Owner) -> bool:
+    def _left_to_others(self, session: str, made: Made, owner: Owner, used: float) -> bool:
         """Hold a session no more, if others hold it and use the same thing; tell whether."""
-        return entry.shared and self.ledger.leave(entry.id, owner, last_used=entry.last_used())
+        return made.shared and self.ledger.leave(session, owner, last_used=used)
 
     def _stop(self, entry: SessionEntry, sandbox: Sandbox, *, purge: bool = False) -> None:
         """Stop a sandbox; after an error the session counts as live as before."""
@@ -244,7 +288,7 @@ class SessionTable:
         self._forget(entry)
 
     def _forget(self, entry: SessionEntry) -> None:
-        entry.sandbox = None
+        entry.made = None
         with self._mutex:
             self._resident.pop(entry.id, None)
 
@@ -256,8 +300,8 @@ class SessionTable:
         try:
             self.hibernate(entry)
         except BaseException:
-            if entry.sandbox is not None and not entry.shared:
-                entry.sandbox.stop()
+            if entry.made is not None and not entry.made.shared:
+                entry.made.sandbox.stop()
             raise
         finally:
             self._forget(entry)
@@ -303,5 +347,12 @@ class SessionTable:
         return self.recovery.own(self.owner, self.lock_if_empty)
 
     def leave(self) -> None:
-        """Be nobody any more to the other processes; what is still held counts as a dead owner's."""
-        self._membership.leave()
+        """Be nobody any more to the other processes; what is still held counts as a dead owner's.
+
+        Where a start goes on, that is so once it has ended.
+        """
+        with self._mutex:
+            self._left = True
+            goes_on = bool(self._going_on)
+        if not goes_on:
+            self._membership.leave()

@@ -10,6 +10,7 @@ from typing import Any
 from attrs import Attribute, asdict, field, frozen
 
 from sandbox_kit.errors import InvalidArgumentError, PolicyError
+from sandbox_kit.runtime import Runtime
 from sandbox_kit.sessions.fields import LIMITS, POLICY_FIELDS, RUNTIME_FIELDS, Field, check_alias, shown
 from sandbox_kit.types import Limits
 
@@ -40,17 +41,19 @@ class RuntimeProfile:
     """What sandboxes of one alias are made of.
 
     Attributes:
-        image: of containers; None where the backend needs none.
+        image: of containers, a name or a :class:`~sandbox_kit.Runtime` that is built; None where the backend
+            needs none.
         network_mode: such as ``"none"``; None for the backend's default.
         oci_runtime: such as ``"runsc"``; None for the engine's default.
-        sandbox_uid: the number of the user whom commands run as; None for the image's.
+        sandbox_uid: the number of the user whom commands run as; None for the image's, or where this process is
+            not root for its own.
         limits: the own ceilings; where one is None the policy's holds.
 
     Raises:
         InvalidArgumentError: a value is not one of its field.
     """
 
-    image: str | None = None
+    image: str | Runtime | None = None
     network_mode: str | None = None
     oci_runtime: str | None = None
     sandbox_uid: int | None = None

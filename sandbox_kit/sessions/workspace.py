@@ -10,10 +10,8 @@ from contextlib import contextmanager
 from sandbox_kit.backends.local.backend import LocalBackend
 from sandbox_kit.errors import (
     ArchiveError,
-    PathEscapeError,
     PathNotFoundError,
     SandboxConflictError,
-    SandboxError,
     SandboxUnavailableError,
 )
 from sandbox_kit.host.pin import DIRECTORY, NOFOLLOW, Root
@@ -58,18 +56,6 @@ class Workspace(LocalBackend):
     def device(self) -> int:
         """Which file system it is on."""
         return os.fstat(self._held().fd).st_dev
-
-    def leads_outside(self, info: FileInfo) -> bool:
-        """Return whether an entry is a link that leads out of the workspace, whatever is there."""
-        if not info.is_symlink:
-            return False
-        try:
-            self._resolve((info.path,), operations=_LOOK, authorize=allow)
-        except PathEscapeError:
-            return True
-        except SandboxError:
-            return False
-        return False
 
     def changed_at(self, path: str) -> float:
         """Return when an entry itself last changed, in seconds since the epoch; a program cannot set that back.

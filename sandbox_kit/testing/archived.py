@@ -70,10 +70,14 @@ class ArchiveReading(Collected, ABC):
     Attributes:
         max_read_bytes: build the archive with it.
         hang_guard: no single step of a test may take longer, in seconds.
+        tells_changes: whether what holds the files tells when they changed; else ``changes`` is UnsupportedError.
+        lists_sockets: whether it tells of sockets.
     """
 
     max_read_bytes: int = 2**20
     hang_guard: float = 20.0
+    tells_changes: bool = True
+    lists_sockets: bool = True
 
     @abstractmethod
     def make_archive(self, tmp_path: Path) -> Archive:

@@ -128,6 +128,27 @@ def test_sweep_clears_away_what_was_left(root: Path) -> None:
     assert document("session", "ls", *where) == {"sessions": []}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--dry-run",), "--dry-run"),
+        (("--label", "a=b"), "--backend docker"),
+        (("--container-ttl", "5"), "--backend docker"),
+        (("--backend", "docker", "--label", "a"), "NAME=VALUE"),
+        (("--backend", "docker", "--dry-run", "--root", "."), "--dry-run"),
+        (("--backend", "kubernetes"), "--backend"),
+    ],
+)
+def test_a_sweep_is_asked_for_nothing_that_it_cannot_do(arguments: tuple[str, ...], told: str) -> None:
+    done = kit("sweep", *arguments)
+    assert (done.returncode, told in done.stderr.decode()) == (2, True)
+
+
+def test_a_sweep_of_an_engine_that_is_not_there_fails(tmp_path: Path) -> None:
+    done = kit("sweep", "--backend", "docker", env=environment(DOCKER_HOST=f"unix://{tmp_path}/none.sock"))
+    assert (done.returncode, b"Docker engine" in done.stderr, done.stdout) == (125, True, b"")
+
+
 def test_closing_one_session_purges_no_other(root: Path, tmp_path: Path) -> None:
     where = ("--root", str(root))
     for session in ("a", "b", "c"):

@@ -11,6 +11,7 @@ from typing import Any
 
 from sandbox_kit.backends.local import LocalSandbox
 from sandbox_kit.contract import Sandbox
+from sandbox_kit.primitives import MaskSource
 from sandbox_kit.sessions.events import SessionEvent
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy
@@ -28,9 +29,9 @@ class Watched(LocalSandbox):
         self.factory = factory
         self.session = session
 
-    def _start(self) -> None:
+    def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
         self.factory.act("start", self.session)
-        super()._start()
+        super()._start(masks)
 
     def _stop(self, purge: bool) -> None:
         self.factory.act("stop", self.session)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sandbox_kit.sessions.schema import Ceilings
 
+RESIDENT = {"starting", "live", "stopping"}
+
 
 class NaiveLedger:
     """Sessions by id, each with its tenant, runtime, times, and holders by token."""
@@ -13,7 +15,7 @@ class NaiveLedger:
         self.holders: dict[str, dict[str, str]] = {}
 
     def resident(self) -> set[str]:
-        return {id for id, held in self.holders.items() if set(held.values()) - {"purging"}}
+        return {id for id, held in self.holders.items() if set(held.values()) & RESIDENT}
 
     def others(self, id: str, token: str) -> dict[str, str]:
         return {each: state for each, state in self.holders.get(id, {}).items() if each != token}
@@ -79,7 +81,7 @@ class NaiveLedger:
         state = self.holders.get(id, {}).pop(dead, None)
         if state is None or self.holders[id]:
             return None
-        self.holders[id][token] = "purging" if state == "purging" else "stopping"
+        self.holders[id][token] = state if state in ("purging", "checking") else "stopping"
         return self.holders[id][token]
 
     def claim_purge(self, id: str, token: str, now: float, unused_since: float | None) -> bool | set[str]:
@@ -94,7 +96,18 @@ class NaiveLedger:
         return True
 
     def claim_unknown(self, id: str, token: str, now: float) -> bool:
-        return id not in self.sessions and self.claim_purge(id, token, now, None) is True
+        if id in self.sessions:
+            return False
+        self.claim_purge(id, token, now, None)
+        self.holders[id][token] = "checking"
+        return True
+
+    def claim_idle(self, id: str, token: str, unused_since: float) -> bool:
+        known = self.sessions.get(id)
+        if known is None or self.holders.get(id) or float(str(known["last_used"])) > unused_since:
+            return False
+        self.holders[id] = {token: "clearing"}
+        return True
 
     def forget(self, id: str) -> None:
         self.sessions.pop(id, None)

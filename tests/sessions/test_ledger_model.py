@@ -24,7 +24,9 @@ names = st.sampled_from([None, "x", "y"])
 ceiling = st.one_of(st.none(), st.integers(1, 3))
 ceilings = st.builds(Ceilings, ceiling, ceiling, ceiling)
 times = st.integers(0, 50).map(float)
-states: st.SearchStrategy[HolderState] = st.sampled_from(["starting", "live", "live", "stopping", "purging"])
+states: st.SearchStrategy[HolderState] = st.sampled_from(
+    ["starting", "live", "live", "stopping", "purging", "checking", "clearing"]
+)
 
 
 def kind(answer: Granted | Taken | Refused, owner: Owner) -> str:
@@ -116,6 +118,11 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(id=ids, owner=owners, now=times)
     def claim_unknown(self, id: str, owner: Owner, now: float) -> None:
         assert self.ledger.claim_unknown(id, owner, now=now) == self.model.claim_unknown(id, owner.token, now)
+
+    @rule(id=ids, owner=owners, since=times)
+    def claim_idle(self, id: str, owner: Owner, since: float) -> None:
+        answer = self.ledger.claim_idle(id, owner, unused_since=since)
+        assert answer == self.model.claim_idle(id, owner.token, since)
 
     @rule(id=ids, owner=owners)
     def other_holders(self, id: str, owner: Owner) -> None:

@@ -26,7 +26,7 @@ from sandbox_kit.errors import (
     SandboxTimeoutError,
     SandboxUnavailableError,
 )
-from sandbox_kit.primitives import allow
+from sandbox_kit.primitives import MaskSource, allow
 from sandbox_kit.sessions.entry import Call, SessionEntry
 from sandbox_kit.sessions.events import SessionEvent
 from sandbox_kit.sessions.manager import SessionManager
@@ -243,8 +243,8 @@ def test_what_is_hibernated_may_not_ask_for_its_own_session(root: Path, caplog: 
 
 def test_shutdown_ends_what_is_still_starting(root: Path) -> None:
     class Late(LocalSandbox):
-        def _start(self) -> None:
-            super()._start()
+        def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
+            super()._start(masks)
             ending.start()
             ending.join(0.5)
 

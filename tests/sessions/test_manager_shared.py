@@ -12,6 +12,7 @@ import pytest
 from sandbox_kit.backends.local import LocalSandbox
 from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import SandboxClosedError, SandboxConflictError
+from sandbox_kit.primitives import MaskSource
 from sandbox_kit.sessions.forwarding import ForwardingSandbox
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy
@@ -70,7 +71,7 @@ class Contained(ForwardingSandbox):
         assert self.machine.runs(self.session), "the thing was stopped under its user"
         yield self.files
 
-    def _start(self) -> None:
+    def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
         self.machine.log.append(("attach" if self.machine.runs(self.session) else "start", self.session))
         self.files.start()
         if self.machine.broken:
@@ -180,8 +181,8 @@ def test_what_the_last_one_left_by_dying_is_stopped(root: Path) -> None:
 
 def test_what_starts_while_its_manager_is_shut_down_is_stopped_by_the_last_one(root: Path) -> None:
     class Ended(Contained):
-        def _start(self) -> None:
-            super()._start()
+        def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
+            super()._start(masks)
             with pytest.raises(SandboxConflictError, match="by the caller itself"):
                 manager.shutdown()
 

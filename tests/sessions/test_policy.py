@@ -22,6 +22,7 @@ from sandbox_kit import (
     PathNotFoundError,
     PolicyError,
     PolicyValues,
+    Runtime,
     RuntimeProfile,
     SandboxPolicy,
 )
@@ -425,3 +426,23 @@ def test_an_unknown_variable_is_told_without_control_characters() -> None:
     with pytest.raises(PolicyError) as caught:
         SandboxPolicy.from_env({"SANDBOX_KIT_\x1b[2J\udcff": "1"})
     assert str(caught.value).isprintable()
+
+
+def test_an_image_may_be_a_runtime_to_be_built() -> None:
+    runtime = Runtime("debian", pip=["numpy==2.0"], setup=["true"], env={"A": "b"}, uid=1000)
+    document = {"base": "debian", "pip": ["numpy==2.0"], "setup": ["true"], "env": {"A": "b"}, "uid": 1000}
+    values = SandboxPolicy.from_dict({"runtimes": {"py": {"image": document, "cpus": 1}}}).snapshot()
+    assert values.runtimes["py"] == RuntimeProfile(image=runtime, limits=Limits(cpus=1))
+    policy = SandboxPolicy(PolicyValues(runtimes={"py": RuntimeProfile(image=runtime)}))
+    assert policy.to_dict() == {"runtimes": {"py": {"image": document}}}
+    assert SandboxPolicy.from_dict(policy.to_dict()).snapshot() == policy.snapshot()
+
+
+@pytest.mark.parametrize(
+    "image",
+    [{}, {"base": None}, {"base": "x", "other": 1}, {"base": 5}, {"base": "x", "pip": [5]}, {"base": "x", "uid": -1}],
+)
+def test_a_runtime_that_cannot_be_is_refused_by_its_place(image: object) -> None:
+    with pytest.raises(PolicyError) as caught:
+        SandboxPolicy.from_dict({"runtimes": {"py": {"image": image}}})
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == ["runtimes.py.image"]

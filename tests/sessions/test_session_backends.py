@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +15,10 @@ import pytest
 
 from sandbox_kit.backends.local import LocalSandbox
 from sandbox_kit.contract import Sandbox
-from sandbox_kit.errors import SandboxConflictError
+from sandbox_kit.errors import SandboxConflictError, SessionLimitError
 from sandbox_kit.guard import guarding
 from sandbox_kit.rules.ruleset import PermissionRuleset
+from sandbox_kit.sessions.layout import Layout
 from sandbox_kit.sessions.makers import LocalFactory, as_kind
 from sandbox_kit.sweep import sweep
 
@@ -109,6 +112,38 @@ def test_what_a_dead_process_left_is_given_back_by_its_own_backend_alone(root: P
         assert factory.log == [("stop", "a")]
 
 
+def test_what_ended_with_its_process_is_given_back_by_any_backend(root: Path) -> None:
+    with managed(root, max_sessions=1) as first, managed(root, backend=WatchedFactory(), max_sessions=1) as second:
+        assert in_child(lambda: first.open("a").is_alive()) == 0
+        second.open("b")
+        assert states(first) == {"a": "hibernated", "b": "live"}
+
+
+def test_a_purge_that_ended_with_its_process_is_completed_by_any_backend(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(self: Layout, session: str) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with managed(root) as first, managed(root, backend=WatchedFactory()) as second:
+        first.open("a")
+        first.close("a")
+        with monkeypatch.context() as patch:
+            patch.setattr(Layout, "remove", die)
+            assert in_child(lambda: first.close("a", purge=True)) == -signal.SIGKILL
+        assert second.reap().recovered == ("a",)
+        assert not (root / "a").exists()
+
+
+def test_a_refusal_tells_which_backend_gives_back_what_dead_processes_left(root: Path) -> None:
+    with managed(root, backend=WatchedFactory(), max_sessions=1) as first, managed(root, max_sessions=1) as second:
+        assert in_child(lambda: first.open("a").is_alive()) == 0
+        with pytest.raises(SessionLimitError, match=f"slots of the backend '{WATCHED}': a manager of that backend"):
+            second.open("b")
+        assert first.reap().recovered == ("a",)
+        second.open("b")
+
+
 def test_an_old_session_is_purged_by_its_own_backend_alone(root: Path) -> None:
     factory = WatchedFactory()
     with managed(root, backend=factory) as manager:
@@ -124,7 +159,7 @@ def test_a_local_sandbox_under_rules_is_stopped_by_each_process(root: Path) -> N
 
     with managed(root, backend=guarded) as first, managed(root, backend=guarded) as second:
         boxes = [each.open("a") for each in (first, second)]
-        assert [each._service.table.entry("a").shared for each in (first, second)] == [False, False]
+        assert [each._service.table.entry("a").made.shared for each in (first, second)] == [False, False]
         first.close("a")
         assert [box.is_alive() for box in boxes] == [False, True]
 
