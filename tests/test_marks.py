@@ -98,7 +98,11 @@ def test_a_nameless_machine_knows_no_earlier_boot(monkeypatch: pytest.MonkeyPatc
     assert fate(str(evolve(nameless, boot=other()))) == "unknown"
 
 
-@pytest.mark.parametrize("text", ["", "x", "a.b.c.d.e", "feed.1-2.boot.1.1", own_mark() + "\n", own_mark() + ".1"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "a.b.c.d.e", "feed.1-2.boot.1.1", own_mark() + "\n", own_mark() + ".1"],
+    ids=["nothing", "a word", "words", "numbers in the wrong places", "a mark and a line end", "a mark and more"],
+)
 def test_what_is_no_mark_is_unknown(text: str) -> None:
     assert fate(text) == "unknown"
 
