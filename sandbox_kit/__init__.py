@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from sandbox_kit.backends.state import StateBackend
     from sandbox_kit.exports import Export
     from sandbox_kit.guard import GuardedBackend, GuardedSandbox, guarding
+    from sandbox_kit.leftovers import Leftover, Swept
     from sandbox_kit.pool import SandboxPool
     from sandbox_kit.primitives import (
         Authorize,
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
     from sandbox_kit.sessions.values import PolicyValues, RuntimeProfile
     from sandbox_kit.sessions.volume_archive import VolumeArchive
     from sandbox_kit.spec import SandboxSpec
+    from sandbox_kit.sweep import sweep_engine
 
 __all__ = [
     "DANGEROUS_COMMANDS",
@@ -151,6 +153,7 @@ __all__ = [
     "GuardedSandbox",
     "Identity",
     "InvalidArgumentError",
+    "Leftover",
     "LimitExceededError",
     "Limits",
     "Listing",
@@ -202,6 +205,7 @@ __all__ = [
     "SessionManager",
     "Skipped",
     "StateBackend",
+    "Swept",
     "UnsupportedError",
     "Usage",
     "Verdict",
@@ -218,6 +222,7 @@ __all__ = [
     "preset_table",
     "register_backend",
     "settle",
+    "sweep_engine",
 ]
 
 _LOADED_ON_FIRST_USE = {
@@ -230,6 +235,8 @@ _LOADED_ON_FIRST_USE = {
     "GuardedBackend": "sandbox_kit.guard",
     "GuardedSandbox": "sandbox_kit.guard",
     "guarding": "sandbox_kit.guard",
+    "Leftover": "sandbox_kit.leftovers",
+    "Swept": "sandbox_kit.leftovers",
     "Authorize": "sandbox_kit.primitives",
     "Command": "sandbox_kit.primitives",
     "CommandPrimitives": "sandbox_kit.primitives",
@@ -280,6 +287,7 @@ _LOADED_ON_FIRST_USE = {
     "backend_class": "sandbox_kit.registry",
     "backend_names": "sandbox_kit.registry",
     "register_backend": "sandbox_kit.registry",
+    "sweep_engine": "sandbox_kit.sweep",
 }
 
 

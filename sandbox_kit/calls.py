@@ -11,13 +11,19 @@ from abc import ABC, abstractmethod
 from sandbox_kit.primitives import Authorize, allow
 from sandbox_kit.types import Identity, Operation
 
-__all__ = ["Approver", "Call", "Granted", "Key", "Rules", "is_free"]
+__all__ = ["Approver", "Call", "Granted", "Key", "Rules", "add_rules", "is_approved", "is_free"]
 
 Key = tuple[str, tuple[str, ...], Identity | None]
 """What was asked for: the operation, the names, and whose they are; None for what has none."""
 
 Rules = frozenset[tuple[str, str | None]]
 """Operations, each with a rule that asks for it; None for the default."""
+
+
+def add_rules(known: dict[Key, Rules], approved: dict[Key, Rules]) -> None:
+    """Add to each key of *known* the rules by which it is *approved*."""
+    for key, rules in approved.items():
+        known[key] = known.get(key, frozenset()) | rules
 
 
 class Granted:
@@ -28,9 +34,13 @@ class Granted:
     """
 
     def __init__(self, *, revisits: bool) -> None:
-        self.keys: set[Key] = set()
+        self._keys: dict[Key, Rules] = {}
         self._met: dict[Identity, Rules] | None = {} if revisits else None
         self._made: set[tuple[str, tuple[str, ...], str]] = set()
+
+    def grant(self, approved: dict[Key, Rules]) -> None:
+        """Take every key for approved, by its rules."""
+        add_rules(self._keys, approved)
 
     def meet(self, identity: Identity, rules: Rules) -> None:
         """Take *identity* for an entry of a walk, whose start was approved by *rules*."""
@@ -46,8 +56,10 @@ class Granted:
     def holds(self, key: Key, rules: Rules) -> bool:
         """Whether *key*, which *rules* ask for, needs no other approval in this call."""
         operation, names, identity = key
-        if key in self.keys or identity is None:
-            return key in self.keys
+        if rules <= self._keys.get(key, frozenset()):
+            return True
+        if identity is None:
+            return False
         if self._made and (operation, names, identity.name) in self._made:
             return True
         return self._met is not None and rules <= self._met.get(identity, frozenset())
@@ -107,6 +119,11 @@ class Call(Approver):
     def granted(self, person: object) -> Granted:
         """Return what was approved in this call by one guard's *person*."""
         return self._granted.setdefault(person, Granted(revisits=self._revisits))
+
+
+def is_approved(authorize: Authorize) -> bool:
+    """Whether a person approved what the call is about to do: it is good for what is there, and for nothing else."""
+    return isinstance(authorize, Approver) and authorize.approved
 
 
 def is_free(authorize: Authorize) -> bool:

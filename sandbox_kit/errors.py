@@ -183,7 +183,7 @@ class PermissionDeniedError(SandboxError, PermissionError):
 
     Args:
         operation: the operation that was judged: ``"read"``, ``"execute"``, ...
-        target: the path or command line, as the caller gave it.
+        target: the path or command line, as the caller gave it; an argument vector quoted as for a shell.
         rule: the rule that decided, as text; None for a default.
         message: the whole sentence; made from the other three when not given.
 

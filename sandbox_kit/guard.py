@@ -18,11 +18,12 @@ from sandbox_kit.contract import Backend, Process, Sandbox
 from sandbox_kit.errors import InvalidArgumentError, PathError, PathNotDirectoryError, UnsupportedError
 from sandbox_kit.inspection import inspect
 from sandbox_kit.judge import Approvals, Ask, Judge, judged
+from sandbox_kit.judged_command import JudgedCommand
 from sandbox_kit.live_rules import LiveRules
 from sandbox_kit.paths import display, named, normalise
 from sandbox_kit.primitives import Authorize, Command, Entry, Masks, MaskSource, Operations, Query
 from sandbox_kit.rules.checker import PermissionChecker
-from sandbox_kit.rules.commands import split_command
+from sandbox_kit.rules.masks import RuleMasks
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.search.matches import Matches
 from sandbox_kit.types import Capabilities, CommandResult, FileInfo, Identity, Operation, Usage
@@ -113,10 +114,12 @@ class GuardedBackend(Backend):
     def _judge(self, target: str, authorize: Authorize) -> Judge:
         return Judge(self._rules.checker(), self._approvals, authorize, target)
 
-    def _judge_tree(self, target: str, authorize: Authorize, top: str) -> Judge:
-        """Return the judge of a call that takes *top*, as typed, with all beneath it."""
-        tree = named(top, self._inner.work_dir, self._inner._as_given())
-        return Judge(self._rules.checker(), self._approvals, authorize, target, tree=tree)
+    def _judge_tree(self, target: str, authorize: Authorize, top: str, goal: str | None = None) -> Judge:
+        """Return the judge of a call that takes *top*, as typed, with all beneath it, and may name it *goal*."""
+        tree, new = (
+            None if name is None else named(name, self._inner.work_dir, self._inner._as_given()) for name in (top, goal)
+        )
+        return Judge(self._rules.checker(), self._approvals, authorize, target, tree=tree, goal=new)
 
     def _judged(self, target: str, authorize: Authorize, act: Callable[[Authorize], _T]) -> _T:
         return judged(self._judge(target, authorize), act)
@@ -244,7 +247,7 @@ class GuardedBackend(Backend):
     def _rename(self, source: str, target: str, *, operations: Operations, authorize: Authorize) -> None:
         with self._rules.distrusted():
             judged(
-                self._judge_tree(f"{source} to {target}", authorize, source),
+                self._judge_tree(f"{source} to {target}", authorize, source, target),
                 lambda judge: self._inner._rename(source, target, operations=operations, authorize=judge),
             )
 
@@ -261,10 +264,10 @@ class GuardedSandbox(GuardedBackend, Sandbox):
         inner, ruleset, ask, ask_fallback: as for :class:`GuardedBackend`.
         commands: ``"confined"`` lets the kernel hide denied files from commands, ``"inspected"``
             accepts that only their text is looked at, ``"auto"`` is confined where the kernel can
-            and otherwise asks for every command, if any path can be refused.
+            and otherwise asks for every command, if any path can be refused. Which, is found out for each command.
 
     Raises:
-        UnsupportedError: ``"confined"`` where the kernel cannot.
+        UnsupportedError: ``"confined"`` where the kernel cannot, also at the start and for a command later.
     """
 
     _inner: Sandbox
@@ -280,11 +283,8 @@ class GuardedSandbox(GuardedBackend, Sandbox):
     ) -> None:
         GuardedBackend.__init__(self, inner, ruleset, ask=ask, ask_fallback=ask_fallback)
         Sandbox.__init__(self)
-        able = inner._confines(ruleset)
-        if commands == "confined" and not able:
-            raise UnsupportedError(f"commands='confined': nothing can hide files from the commands of {inner!r} now")
         self._mode = commands
-        self._confined = able and commands != "inspected"
+        self._check_confined()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_life"}
@@ -308,13 +308,27 @@ class GuardedSandbox(GuardedBackend, Sandbox):
     @property
     def capabilities(self) -> Capabilities:
         inner = self._inner.capabilities
-        return inner if self._confined else evolve(inner, commands="inspected")
+        return inner if self._confines(self._ruleset) else evolve(inner, commands="inspected")
 
     def _confines(self, ruleset: PermissionRuleset) -> bool:
-        return self._confined and self._inner._confines(ruleset)
+        return self._mode != "inspected" and self._inner._confines(ruleset)
+
+    def _check_confined(self) -> bool:
+        """Return whether the kernel holds the rules for commands now.
+
+        Raises:
+            UnsupportedError: it does not, and nothing less will do.
+        """
+        confined = self._confines(self._ruleset)
+        if self._mode == "confined" and not confined:
+            raise UnsupportedError(
+                f"commands='confined': nothing can hide files from the commands of {self._inner!r} now; "
+                "what must know the rules at its start has to be started by its guard"
+            )
+        return confined
 
     def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
-        own = (self._rules,) if self._confined and self._rules.may_mask() else ()
+        own = (self._rules,) if self._check_confined() and self._rules.may_mask() else ()
         with self._inner._life:
             self._inner._start((*masks, *own))
         self._rules.restarted()
@@ -331,46 +345,57 @@ class GuardedSandbox(GuardedBackend, Sandbox):
     def _run(
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
     ) -> CommandResult:
-        both = self._masks(masks)
+        own = self._own_masks()
+        both = _joined(masks, own)
         with self._rules.distrusted():
             return self._commanded(
                 command,
                 authorize,
+                own,
                 lambda judge: self._inner._run(command, operations=operations, authorize=judge, masks=both),
             )
 
     def _spawn(
         self, command: Command, *, operations: Operations, authorize: Authorize, masks: tuple[Masks, ...] | None = ()
     ) -> Process:
-        both = self._masks(masks)
+        own = self._own_masks()
+        both = _joined(masks, own)
         process = self._commanded(
             command,
             authorize,
+            own,
             lambda judge: self._inner._spawn(command, operations=operations, authorize=judge, masks=both),
         )
         self._rules.watch(process)
         return process
 
-    def _commanded(self, command: Command, authorize: Authorize, act: Callable[[Authorize], _T]) -> _T:
-        checker = self._rules.checker()
-        line = split_command(command.argv if command.line is None else command.line)
-        unconfined = self._mode == "auto" and not self._confined and _refuses_paths(checker)
-        judge = Judge(checker, self._approvals, authorize, line.line, line, unconfined)
-        cwd = normalise(command.cwd, self.work_dir)
+    def _commanded(
+        self, command: Command, authorize: Authorize, own: RuleMasks | None, act: Callable[[Authorize], _T]
+    ) -> _T:
+        """Return what *act* does once *command* is judged; the kernel holds *own*, None for nothing."""
+        checker, work_dir = self._rules.checker(), self.work_dir
+        unconfined = self._mode == "auto" and own is None and _refuses_paths(checker)
+        asked = JudgedCommand(command, unconfined=unconfined, work_dir=work_dir, masks=own)
+        judge = Judge(checker, self._approvals, authorize, asked.text, asked)
+        cwd = normalise(command.cwd, work_dir)
 
         def inspect_and_act(judged_by: Authorize) -> _T:
             known = checker.literal_prefixes
-            inspect(self._inner, line, cwd, self.work_dir, judge, confined=self._confined, known=known)
+            inspect(self._inner, asked.line, cwd, work_dir, judge, confined=own is not None, known=known)
             judge.about(cwd)
             return act(judged_by)
 
         return judged(judge, inspect_and_act)
 
-    def _masks(self, outer: tuple[Masks, ...] | None) -> tuple[Masks, ...] | None:
-        if not self._confined:
-            return outer or None
-        own = self._rules.masks()
-        return (*(outer or ()), own) if own.any() else (outer or ())
+    def _own_masks(self) -> RuleMasks | None:
+        """Return what the kernel is to hide from a command; None where it cannot, and the rules' text has to do."""
+        return self._rules.masks() if self._check_confined() else None
+
+
+def _joined(outer: tuple[Masks, ...] | None, own: RuleMasks | None) -> tuple[Masks, ...] | None:
+    if own is None:
+        return outer or None
+    return (*(outer or ()), own) if own.any() else (outer or ())
 
 
 def _refuses_paths(checker: PermissionChecker) -> bool:

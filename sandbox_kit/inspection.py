@@ -59,7 +59,7 @@ def inspect(
     """
     seen: set[tuple[str, bool, bool]] = set()
     if line.overflow:
-        raise _too_many(line)
+        raise _too_many(judge)
     for claim in line.claims:
         writes = claim.write and (claim.redirection or not confined)
         for path in _paths(files, claim, cwd, home, known):
@@ -69,14 +69,14 @@ def inspect(
             if confined and not claim.redirection and not within(normalise(path), home):
                 continue
             if len(seen) >= _MOST_NAMES:
-                raise _too_many(line)
+                raise _too_many(judge)
             seen.add(key)
             judge.about(claim.path if claim.pattern else path)
             _ask(files, path, _operations(claim, writes), judge, claim.redirection)
 
 
-def _too_many(line: CommandLine) -> PermissionDeniedError:
-    return PermissionDeniedError("execute", line.line, message="the command names too many files to check")
+def _too_many(judge: Judge) -> PermissionDeniedError:
+    return PermissionDeniedError("execute", judge.target, message="the command names too many files to check")
 
 
 def _operations(claim: PathClaim, writes: bool) -> Operations:

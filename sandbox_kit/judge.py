@@ -3,19 +3,20 @@
 A judge answers a primitive's questions. A deny ends the call at once. An "ask" waits until the
 primitive has named everything: then the call is given up, every lock and descriptor with it,
 the person is asked, and the call is made again. What was approved is remembered by operation,
-names and identity, so that another object by the same name is asked for anew. Within one public call it is
+names and identity, so that another object by the same name is asked for anew, and so is what another rule
+asks for; a command also by its directory, variables, user and input. Within one public call it is
 also good for the steps that follow: what a walk met, and what the call itself has made.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Literal, NoReturn, TypeVar
 
 from sandbox_kit.answers import is_answer, note_answer
-from sandbox_kit.calls import Approver, Call, Granted, Key, Rules
+from sandbox_kit.calls import Approver, Call, Granted, Key, Rules, add_rules
 from sandbox_kit.errors import (
     ApprovalRequiredError,
     PermissionDeniedError,
@@ -23,10 +24,10 @@ from sandbox_kit.errors import (
     SandboxError,
     printable,
 )
+from sandbox_kit.judged_command import JudgedCommand
 from sandbox_kit.paths import display, within
 from sandbox_kit.primitives import Authorize, allow
 from sandbox_kit.rules.checker import PermissionChecker
-from sandbox_kit.rules.commands import CommandLine
 from sandbox_kit.types import Identity, Operation, Verdict
 
 __all__ = ["Approvals", "Ask", "Judge", "judged"]
@@ -51,7 +52,7 @@ class Approvals:
     def __init__(self, ask: Ask | None, fallback: Literal["error", "deny"]) -> None:
         self.ask = ask
         self.fallback = fallback
-        self._granted: dict[Key, None] = {}
+        self._granted: dict[Key, Rules] = {}
         self._lock = threading.Lock()
 
     def __getstate__(self) -> tuple[Ask | None, Literal["error", "deny"]]:
@@ -60,21 +61,21 @@ class Approvals:
     def __setstate__(self, state: tuple[Ask | None, Literal["error", "deny"]]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    def knows(self, key: Key) -> bool:
-        """Whether *key* was approved before."""
-        return key in self._granted
+    def knows(self, key: Key, rules: Rules) -> bool:
+        """Whether *key* was approved before, by all of *rules*."""
+        return rules <= self._granted.get(key, frozenset())
 
-    def grant(self, keys: list[Key]) -> None:
-        """Remember *keys*; the oldest are forgotten past a great many."""
+    def grant(self, approved: dict[Key, Rules]) -> None:
+        """Remember every key with its rules; the oldest are forgotten past a great many."""
         with self._lock:
-            self._granted.update(dict.fromkeys(keys))
+            add_rules(self._granted, approved)
             while len(self._granted) > _REMEMBERED:
                 del self._granted[next(iter(self._granted))]
 
-    def request(self, target: str, pending: dict[Key, _Asking]) -> None:
+    def request(self, target: str, pending: dict[Key, _Asking], terms: Sequence[str] = ()) -> None:
         """Return when a person approves.
 
-        The reason tells every deciding rule, and where links lead; errors do not tell a caller the latter.
+        The reason tells every deciding rule, *terms*, and where links lead; errors do not tell a caller the latter.
 
         Raises:
             ApprovalRequiredError: there is nobody to ask.
@@ -86,7 +87,7 @@ class Approvals:
         others = (name for _, names, _ in pending for name in names if name != names[0])
         leads = dict.fromkeys(f"leads to {printable(name)}" for name in others)
         if self.ask is not None:
-            if not self._says_yes(self.ask, operation, target, "; ".join([*rules, *leads])):
+            if not self._says_yes(self.ask, operation, target, "; ".join([*rules, *map(printable, terms), *leads])):
                 said = f"{operation} {printable(target)}: not approved ({'; '.join(rules)})"
                 refusal = PermissionDeniedError(operation, target, rule, said)
                 note_answer(refusal, raised=False)
@@ -122,10 +123,10 @@ class Judge(Approver):
         approvals: whom to ask.
         outer: who else must agree: another guard, or nobody.
         target: what the caller named.
-        command: for ``"execute"``: the command, split.
-        unconfined: count every command as "ask".
+        command: for ``"execute"``.
         tree: what the call takes with all beneath it: absolute, as typed; an entry there that is refused is
             named, where ``ls`` would show it.
+        goal: the name that *tree* is to get, of the same kind.
     """
 
     def __init__(
@@ -134,17 +135,17 @@ class Judge(Approver):
         approvals: Approvals,
         outer: Authorize,
         target: str,
-        command: CommandLine | None = None,
-        unconfined: bool = False,
+        command: JudgedCommand | None = None,
         tree: str | None = None,
+        goal: str | None = None,
     ) -> None:
         self._checker = checker
         self._approvals = approvals
         self._outer = outer
         self._target = self._about = target
         self._command = command
-        self._unconfined = unconfined
         self._tree = tree
+        self._entries = tuple(f"{top.rstrip('/')}/" for top in (tree, goal) if top is not None)
         self._unknown: dict[tuple[str, tuple[str, ...]], _Asking] = {}
         self._asked: set[Key] = set()
         self._pending: dict[Key, _Asking] = {}
@@ -172,6 +173,7 @@ class Judge(Approver):
                 self._granted.meet(identity, self._covered)
             return self._outer(operation, names, identity=identity, found=True, hop=hop)
         verdict = self.verdict(operation, names, hop)
+        is_entry = identity is not None and not found and self._is_entry(names[0])
         if verdict is not None and verdict.action != "allow":
             if verdict.action == "deny":
                 return not found and self._refuse(verdict, names)
@@ -180,12 +182,20 @@ class Judge(Approver):
                 return self._covers(asking, names, identity) and self._outer(
                     operation, names, identity=identity, found=True, hop=hop
                 )
-            self._unknown[operation, names] = asking
+            if is_entry:
+                self._note((operation, names, identity), asking)
+            else:
+                self._unknown[operation, self._key_of(operation, names)] = asking
         if not self._outer(operation, names, identity=identity, found=found, hop=hop):
             return False
-        if identity is not None and not found:
+        if identity is not None and not found and not is_entry:
+            self._check_start(identity, names)
             self._settle(identity)
         return True
+
+    def _is_entry(self, name: str) -> bool:
+        """Whether *name*, as typed, is of something beneath the tree that the call takes, or is to be."""
+        return name.startswith(self._entries) and name != self._tree
 
     def gather(self, act: Callable[[Authorize], _T]) -> _T:
         """Return what *act* does, with whatever needs approval asked for after it, not amidst."""
@@ -197,6 +207,11 @@ class Judge(Approver):
         if self.pending():
             raise _Pending(self)
         return result
+
+    @property
+    def target(self) -> str:
+        """What the caller named."""
+        return self._target
 
     @property
     def approved(self) -> bool:
@@ -228,7 +243,8 @@ class Judge(Approver):
             return False
         if identity is not None:
             self._granted.meet(identity, self._covered)
-            self._approvals.grant([(asking[0].operation, known, identity) for known in (names, names[:1])])
+            rules = _rules_of(asking)
+            self._approvals.grant({(asking[0].operation, known, identity): rules for known in (names, names[:1])})
         return True
 
     def about(self, path: str) -> None:
@@ -238,17 +254,21 @@ class Judge(Approver):
     def verdict(self, operation: Operation, names: tuple[str, ...], hop: bool = False) -> Verdict | None:
         """Return what the rules say, before anybody is asked; None where no rule speaks of a link on the way."""
         if operation == "execute" and self._command is not None:
-            return self._command_verdict(self._command)
+            return self._command.verdict(self._checker)
         if hop:
             return self._checker.rules_only(operation, *names)
         return self._checker.verdict(operation, *names)
 
-    def _command_verdict(self, command: CommandLine) -> Verdict:
-        simple = None if command.commands is None else [each.texts for each in command.commands]
-        verdict = self._checker.command_verdict(command.line, simple, [each.texts for each in command.candidates])
-        if self._unconfined and verdict.action == "allow":
-            return Verdict("ask", "execute", "commands cannot be confined here", command.line)
-        return verdict
+    def _key_of(self, operation: Operation, names: tuple[str, ...]) -> tuple[str, ...]:
+        return (self._command.key,) if operation == "execute" and self._command is not None else names
+
+    def _check_start(self, identity: Identity, names: tuple[str, ...]) -> None:
+        """Refuse a command that would start where it sees nothing, as no approval helps it."""
+        if self._command is not None and self._command.hides(identity.name):
+            verdict = self._checker.verdict("read", *names)
+            error = PermissionDeniedError("read", self._about, verdict.rule)
+            said = f"{error.message}, and a command cannot start in what is hidden from it"
+            raise PermissionDeniedError("read", self._about, verdict.rule, said)
 
     def _refuse(self, verdict: Verdict, names: tuple[str, ...]) -> NoReturn:
         target = self._target if verdict.operation == "execute" else self._about
@@ -278,12 +298,13 @@ class Judge(Approver):
     def _note(self, key: Key, asking: _Asking) -> None:
         rules = _rules_of(asking)
         self._asked.add(key)
-        self._rules |= rules
+        if not rules <= self._rules:
+            self._rules |= rules
         if not self._is_granted(key, rules):
-            self._pending[key] = asking
+            self._pending[key] = tuple(dict.fromkeys((*self._pending.get(key, ()), *asking)))
 
     def _is_granted(self, key: Key, rules: Rules) -> bool:
-        return self._approvals.knows(key) or self._granted.holds(key, rules)
+        return self._approvals.knows(key, rules) or self._granted.holds(key, rules)
 
     def _settle(self, identity: Identity) -> None:
         """Everything about one target is named: give the call up where somebody has to approve."""
@@ -317,13 +338,25 @@ class Judge(Approver):
         pending = self.pending()
         if self._tree is not None:
             pending = dict(sorted(pending.items(), key=lambda each: each[0][:2]))
-        self._approvals.request(self._target, pending)
-        self._granted.keys.update(pending)
-        self._approvals.grant([key for key in pending if key[2] is not None])
+        self._approvals.request(self._target, pending, self._terms(pending))
+        approved = {key: _rules_of(asking) for key, asking in pending.items()}
+        self._granted.grant(approved)
+        self._approvals.grant({key: rules for key, rules in approved.items() if self._is_lasting(key)})
         self._asked.clear()
         self._pending.clear()
         self._unknown.clear()
         self._rules = frozenset()
+
+    def _terms(self, pending: dict[Key, _Asking]) -> list[str]:
+        """What is given with the command, where it is the command that is asked for."""
+        runs = any(operation == "execute" for operation, _, _ in pending)
+        return self._command.terms if runs and self._command is not None else []
+
+    def _is_lasting(self, key: Key) -> bool:
+        """Whether an approval of *key* outlives the call."""
+        operation, _, identity = key
+        is_stream = operation == "execute" and self._command is not None and not self._command.is_repeatable
+        return identity is not None and not is_stream
 
 
 def _rules_of(asking: _Asking) -> Rules:

@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 import weakref
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import count
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -18,9 +19,7 @@ from sandbox_kit.arguments import check_count, check_timeout
 from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import (
     InvalidArgumentError,
-    PermissionDeniedError,
     SandboxClosedError,
-    SandboxError,
     SandboxTimeoutError,
     SandboxUnavailableError,
 )
@@ -28,6 +27,7 @@ from sandbox_kit.host.aside import begin
 from sandbox_kit.host.forks import renew_in_child
 from sandbox_kit.pooled import PooledSandbox
 from sandbox_kit.spec import SandboxSpec
+from sandbox_kit.warm import discard, discard_all, started
 
 __all__ = ["SandboxPool"]
 
@@ -69,6 +69,7 @@ class SandboxPool:
         if not self._starters or self.max_total == 0 or min_idle > (self.max_total or min_idle):
             raise InvalidArgumentError("starters and max_total are at least 1, and max_total no less than min_idle")
         self._parents: list[Sandbox] = []
+        self._tickets = count()
         self._reset("is not started: use 'with pool:' or call start()")
         renew_in_child(self)
 
@@ -76,11 +77,10 @@ class SandboxPool:
         self._closed: str | None = closed
         self._change = threading.Condition()
         self._idle: deque[Sandbox] = deque()
-        self._waiting: deque[object] = deque()
-        self._used: set[object] = set()
+        self._waiting: list[int] = []
+        self._failed: dict[int, BaseException] = {}
+        self._used: set[int] = set()
         self._starting = 0
-        self._failures = 0
-        self._failure: BaseException | None = None
         self._pause = 0.0
         self._resting = False
         self._over = threading.Event()
@@ -140,27 +140,27 @@ class SandboxPool:
         Raises:
             SandboxClosedError: the pool is not started, or is closed while this waits.
             SandboxTimeoutError: none was ready in time.
-            SandboxUnavailableError: one failed to start while this waited; that error is the cause.
+            SandboxUnavailableError: the one that this waited for failed to start; that error is the cause.
         """
         check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
-        while (found := self._take_living(deadline, timeout)) is None:
+        ticket = next(self._tickets)
+        while (found := self._take_living(ticket, deadline, timeout)) is None:
             pass
         return found
 
-    def _take_living(self, deadline: float | None, timeout: float | None) -> PooledSandbox | None:
+    def _take_living(self, ticket: int, deadline: float | None, timeout: float | None) -> PooledSandbox | None:
         """Take a sandbox; None where that has died, and is being removed."""
-        taken = object()
-        sandbox = self._take(taken, deadline, timeout)
+        sandbox = self._take(ticket, deadline, timeout)
         with ExitStack() as giving_up:
-            giving_up.callback(self._let_go, taken)
+            giving_up.callback(self._let_go, ticket)
             if sandbox.is_alive():
-                handed_out = PooledSandbox(sandbox, partial(self._let_go, taken))
+                handed_out = PooledSandbox(sandbox, partial(self._let_go, ticket))
                 giving_up.pop_all()
                 return handed_out
         _log.info("a sandbox of the pool has died: %r", sandbox)
         with suppress(RuntimeError):  # no more threads: then dropping it removes it
-            begin(partial(_discard, sandbox))
+            begin(partial(discard, sandbox))
         return None
 
     def close(self) -> None:
@@ -175,42 +175,43 @@ class SandboxPool:
             idle, self._idle = list(self._idle), deque()
             self._over.set()
             self._change.notify_all()
-        with ThreadPoolExecutor(self._starters) as workers:
-            list(workers.map(_discard, idle))
+        discard_all(idle, self._starters)
         with self._change:
             self._change.wait_for(lambda: not self._starting, _STARTED_WITHIN)
 
-    def _take(self, taken: object, deadline: float | None, timeout: float | None) -> Sandbox:
-        """The sandbox that has been ready for longest, at this caller's turn; *taken* stands for its use."""
-        with self._change, self._in_line(taken):
-            failures = self._failures
-            while self._closed is None and (not self._idle or self._waiting[0] is not taken):
-                if self._failures != failures:
-                    raise SandboxUnavailableError(
-                        f"the pool cannot start a sandbox: {self._failure}"
-                    ) from self._failure
+    def _take(self, ticket: int, deadline: float | None, timeout: float | None) -> Sandbox:
+        """The sandbox that has been ready for longest, at the turn of *ticket*, which then stands for its use."""
+        with self._change, self._in_line(ticket):
+            while self._closed is None and not self._is_turn_of(ticket):
+                if (failure := self._failed.get(ticket)) is not None:
+                    raise SandboxUnavailableError(f"the pool cannot start a sandbox: {failure}") from failure
                 left = threading.TIMEOUT_MAX if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     raise SandboxTimeoutError("no sandbox of the pool was ready in time", timeout)
                 self._change.wait(min(left, threading.TIMEOUT_MAX))
             if self._closed is not None:
                 raise SandboxClosedError(f"{self!r} {self._closed}")
-            self._used.add(taken)
+            self._used.add(ticket)
             return self._idle.popleft()
 
+    def _is_turn_of(self, ticket: int) -> bool:
+        return bool(self._idle) and self._waiting[:1] == [ticket]
+
     @contextmanager
-    def _in_line(self, caller: object) -> Iterator[None]:
-        self._waiting.append(caller)
+    def _in_line(self, ticket: int) -> Iterator[None]:
+        """Wait behind those with earlier tickets, also where this one comes back for another sandbox."""
+        insort(self._waiting, ticket)
         try:
             self._fill()
             yield
         finally:
-            self._waiting.remove(caller)
+            if self._failed.pop(ticket, None) is None:
+                self._waiting.remove(ticket)
             self._refill()
 
-    def _let_go(self, taken: object) -> None:
+    def _let_go(self, ticket: int) -> None:
         """Make room: a sandbox is gone. The garbage collector may call this amid anything, so it takes no lock."""
-        self._used.discard(taken)
+        self._used.discard(ticket)
         with suppress(RuntimeError):  # no more threads; the next call sees to it
             begin(self._refill)
 
@@ -224,8 +225,8 @@ class SandboxPool:
         there = len(self._idle) + self._starting
         missing = len(self._waiting) + (0 if self._resting else self.min_idle) - there
         room = missing if self.max_total is None else self.max_total - len(self._used) - there
-        count = min(missing, room, self._starters - self._starting)
-        for _ in range(count if self._closed is None else 0):
+        more = min(missing, room, self._starters - self._starting)
+        for _ in range(more if self._closed is None else 0):
             self._starting += 1
             try:
                 begin(self._start_one)
@@ -234,14 +235,13 @@ class SandboxPool:
 
     def _start_one(self) -> None:
         try:
-            sandbox = _started(self.spec)
+            sandbox = started(self.spec)
         except BaseException as error:
             with self._change:
                 self._note_failure(error)
-                self._change.notify_all()
             return
         if not self._added(sandbox):
-            _discard(sandbox)
+            discard(sandbox)
             with self._change:
                 self._starting -= 1
                 self._change.notify_all()
@@ -258,10 +258,11 @@ class SandboxPool:
             return True
 
     def _note_failure(self, error: BaseException) -> None:
-        """Have those know who wait, and rest for a while from starts that nobody waits for."""
+        """Tell the first in line, unless other starts are under way for all; rest from those that nobody waits for."""
         self._starting -= 1
-        self._failures += 1
-        self._failure = error
+        if len(self._waiting) > len(self._idle) + self._starting:
+            self._failed[self._waiting.pop(0)] = error
+        self._change.notify_all()
         self._pause = min(max(_FIRST_PAUSE, 2 * self._pause), _LONGEST_PAUSE)
         _log.warning("a sandbox of the pool could not be started: %s", error)
         if not self._resting:
@@ -281,25 +282,3 @@ def _rest(go_on: weakref.WeakMethod[Callable[[], None]], over: threading.Event, 
         method = go_on()
         if method is not None:
             method()
-
-
-def _started(spec: SandboxSpec) -> Sandbox:
-    """A sandbox that is up, and has found out what it needs for its first calls, as far as its rules let it."""
-    made = spec.open()
-    assert isinstance(made, Sandbox)
-    made.start()
-    try:
-        with suppress(PermissionDeniedError):
-            made.exists(".")
-            made.execute("true", timeout=_STARTED_WITHIN)
-    except BaseException:
-        _discard(made)
-        raise
-    return made
-
-
-def _discard(sandbox: Sandbox) -> None:
-    try:
-        sandbox.stop(purge=True)
-    except SandboxError as error:
-        _log.warning("a sandbox of the pool could not be removed: %s", error)

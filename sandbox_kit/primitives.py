@@ -6,7 +6,8 @@ export. A primitive asks ``authorize`` for every name of its target, in this ord
 
 1. the name as typed and normalised, before any I/O, and as hops what each ``..`` in it leaves;
 2. each symbolic link on the way (``hop=True``), once the target is pinned;
-3. whatever else the call touches: entries beneath, parents to be made, names to be given;
+3. whatever else the call touches: entries beneath, each with its own ``identity``, and the names that
+   they would get; parents to be made;
 4. last, with ``identity``, the typed and the real name of the target. Nothing leaves the
    backend, and nothing changes, before this answer.
 
@@ -16,6 +17,7 @@ primitive then lets go of every lock and descriptor and may be called again from
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -69,8 +71,9 @@ class Authorize(Protocol):
         Args:
             operation: what is to be done.
             names: absolute normalised names of one target, in the sandbox's own file system;
-                for ``"execute"`` the command line.
-            identity: given with the last question about a target, when every name of it is known.
+                for ``"execute"`` the command's text.
+            identity: given with the last question about a target, when every name of it is known, and with each
+                about an entry beneath one, which is then to be that very one.
             found: the target was met in a walk: the answer may be False, and nothing is raised.
             hop: the names are of something on the way to the target: a symbolic link, or what a
                 ``..`` leaves.
@@ -143,6 +146,11 @@ class Command:
     timeout: float | None = None
     max_output: int = 10 * 2**20
     on_output: Callable[[str, str], None] | None = None
+
+    @property
+    def text(self) -> str:
+        """The command for people: the line as given, the words of an argument vector quoted as for a shell."""
+        return shlex.join(self.argv) if self.line is None else self.line
 
 
 class Masks(Protocol):
@@ -254,10 +262,12 @@ class FilePrimitives(ABC):
         """Make or replace a regular file, and its parents, when the context ends without an error.
 
         Judged at the call. After an error the file is as it was. The mode of a file that is
-        there stays, unless *mode* is given.
+        there stays, unless *mode* is given. Where *expect* is given, or a person approved, no more
+        is replaced in the end than what was there at the call; else whatever file has the name by then.
 
         Raises:
-            SandboxConflictError: *expect* is given and another file has the name by now.
+            SandboxConflictError: *expect* is given and another file has the name by now; or another took
+                it meanwhile.
         """
 
     @abstractmethod
@@ -280,7 +290,7 @@ class FilePrimitives(ABC):
         """Give *source* the name *target*, where nothing is.
 
         The source and every entry beneath is asked for with *operations*, each new name with
-        ``"write"``.
+        ``"write"``; an entry's both with its identity.
         """
 
     @abstractmethod

@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path, PurePosixPath
@@ -111,15 +111,59 @@ def _upload_tree(backend: Backend, source: Path, path: str, mode: int) -> None:
         raise PathExistsError(path)
     if not backend.capabilities.symlinks and any(member.target is not None for member in members):
         raise UnsupportedError(f"{printable(str(source))}: holds symbolic links, and {backend.id} has none")
-    made: list[str] = []
+    made = _Made(backend, call)
     try:
         for name, member in zip(names, members, strict=True):
-            _upload_member(backend, call, source, name, member)
-            made.append(name)
+            _upload_member(backend, call, source, member, made.place(name))
+            made.last = name
         _close_directories(backend, call, names, members)
     except BaseException:
-        _remove_each(backend, call, reversed(made))
+        made.remove()
         raise
+
+
+class _Made:
+    """What an upload has made: each is removed again only while it is that.
+
+    Attributes:
+        last: the path that was made last, until it is known what it is.
+    """
+
+    def __init__(self, backend: Backend, call: Call) -> None:
+        self._backend = backend
+        self._call = call
+        self._known: list[tuple[str, Identity]] = []
+        self.last = ""
+
+    def place(self, path: str) -> tuple[str, Identity]:
+        """Return *path*, where nothing is, with its identity; what was made last is looked at with it.
+
+        Raises:
+            PathExistsError: something is there by now.
+        """
+        (place,) = self._look(path)
+        if place.inode:
+            raise PathExistsError(path)
+        return path, place
+
+    def _look(self, *paths: str) -> tuple[Identity, ...]:
+        """Return the identity of each of *paths*, and know that of the last one made."""
+        names = (*paths, self.last) if self.last else paths
+        found = self._backend._resolve(names, operations=_WRITE, authorize=self._call, follow=False)
+        if self.last:
+            self._known.append((self.last, found[-1]))
+            self.last = ""
+        return found[: len(paths)]
+
+    def remove(self) -> None:
+        """Remove all of it, the innermost first; never an error. A directory that something else is in stays."""
+        with suppress(Exception):
+            if self.last:
+                self._look()
+        for path, identity in reversed(self._known):
+            with suppress(Exception):
+                if self._look(path) == (identity,):
+                    self._backend._remove(path, operations=_WRITE, authorize=self._call, recursive=False)
 
 
 def _occupied(backend: Backend, call: Call, path: str, names: list[str]) -> bool:
@@ -132,22 +176,14 @@ def _occupied(backend: Backend, call: Call, path: str, names: list[str]) -> bool
         return backend._resolve((path,), operations=_WRITE, authorize=call)[0].inode != 0
 
 
-def _upload_member(backend: Backend, call: Call, source: Path, path: str, member: Member) -> None:
-    """Make *path*, where nothing is.
-
-    Raises:
-        PathExistsError: something is there by now.
-    """
+def _upload_member(backend: Backend, call: Call, source: Path, member: Member, place: tuple[str, Identity]) -> None:
+    path, nothing = place
     if member.target is not None:
         backend._symlink(member.target, path, operations=_WRITE, authorize=call)
-        return
-    (place,) = backend._resolve((path,), operations=_WRITE, authorize=call)
-    if place.inode:
-        raise PathExistsError(path)
-    if member.is_dir:
+    elif member.is_dir:
         backend._mkdir(path, operations=_WRITE, authorize=call, mode=member.mode & 0o777 | _OPEN)
     else:
-        _upload_file(backend, call, source / member.name, path, member.mode, place)
+        _upload_file(backend, call, source / member.name, path, member.mode, nothing)
 
 
 def _close_directories(backend: Backend, call: Call, names: list[str], members: list[Member]) -> None:
@@ -155,13 +191,6 @@ def _close_directories(backend: Backend, call: Call, names: list[str], members: 
     for name, member in zip(reversed(names), reversed(members), strict=True):
         if member.is_dir and member.mode & _OPEN != _OPEN:
             backend._mkdir(name, operations=_WRITE, authorize=call, mode=member.mode & 0o777)
-
-
-def _remove_each(backend: Backend, call: Call, names: Iterable[str]) -> None:
-    """Remove what was made, the innermost first; a directory that something else is in stays."""
-    for name in names:
-        with suppress(Exception):
-            backend._remove(name, operations=_WRITE, authorize=call, recursive=False)
 
 
 def _host_members(top: Path) -> Iterator[Member]:

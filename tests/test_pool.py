@@ -5,18 +5,20 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sandbox_kit import guarding
+from sandbox_kit import guarding, warm
 from sandbox_kit import pool as pools
 from sandbox_kit.backends.local import LocalSandbox
 from sandbox_kit.errors import (
@@ -34,6 +36,20 @@ from sandbox_kit.spec import SandboxSpec
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="local commands need a POSIX system")
 
 HANGS_AFTER = 30.0
+CLOSES_AT_EXIT = """
+import atexit, os, time
+from sandbox_kit import SandboxPool, SandboxSpec
+
+def close():
+    pool.close()
+    print([os.path.exists(place) for place in ready])
+
+pool = SandboxPool(SandboxSpec("local"), min_idle=2).start()
+while pool.idle < 2:
+    time.sleep(0.01)
+ready = [each.work_dir for each in pool._idle]
+atexit.register(close)
+"""
 RULES = PermissionRuleset(rules=[PermissionRule("**/.env", "deny")])
 
 
@@ -49,6 +65,8 @@ class Staged(LocalSandbox):
     def __init__(self) -> None:
         super().__init__()
         self.dead = False
+        self.looked_at: Callable[[], object] = bool
+        self.at_end: Callable[[], object] = bool
         self.purged = threading.Event()
 
     def start(self) -> Staged:
@@ -65,9 +83,11 @@ class Staged(LocalSandbox):
         return self
 
     def _is_alive(self) -> bool:
+        self.looked_at()
         return not self.dead and super()._is_alive()
 
     def _stop(self, purge: bool) -> None:
+        self.at_end()
         super()._stop(purge)
         if purge:
             self.purged.set()
@@ -102,6 +122,14 @@ def held(acting: Callable[[Callable[[], object]], None]) -> Iterator[threading.E
 
 def fail() -> None:
     raise SandboxUnavailableError("out of order")
+
+
+def break_down() -> None:
+    raise OSError("broken")
+
+
+def in_line(pool: SandboxPool, number: int) -> bool:
+    return eventually(lambda: len(pool._waiting) == number)
 
 
 def eventually(condition: Callable[[], object]) -> bool:
@@ -203,10 +231,27 @@ def test_whoever_waited_first_is_served_first(staged: type[Staged], held: thread
         asked = []
         for number in range(3):
             asked.append(threads.submit(pool.acquire, HANGS_AFTER))
-            assert eventually(partial(lambda number: len(pool._waiting) == number + 1, number))
+            assert in_line(pool, number + 1)
         held.set()
         taken = [each.result(HANGS_AFTER) for each in asked]
     assert [each.id for each in taken] == [each.id for each in staged.started]
+
+
+def test_whoever_was_given_a_dead_one_keeps_the_place_in_line(staged: type[Staged], held: threading.Event) -> None:
+    held.set()
+    with full(SandboxPool(STAGED, starters=1).start()) as pool, ThreadPoolExecutor(2) as threads:
+        held.clear()
+        dead, second_is_in_line = staged.started[0], threading.Event()
+        dead.dead, dead.looked_at = True, partial(second_is_in_line.wait, HANGS_AFTER)
+        first = threads.submit(pool.acquire, HANGS_AFTER)
+        assert eventually(lambda: not pool.idle)
+        second = threads.submit(pool.acquire, HANGS_AFTER)
+        assert in_line(pool, 1)
+        second_is_in_line.set()
+        assert in_line(pool, 2)
+        held.set()
+        taken = [first.result(HANGS_AFTER).id, second.result(HANGS_AFTER).id]
+    assert taken == [each.id for each in staged.started[1:3]]
 
 
 def test_the_wait_for_one_ends(held: threading.Event) -> None:
@@ -229,6 +274,76 @@ def test_a_start_that_fails_is_told_to_whoever_waits(acting: Callable[[Callable[
         acting(lambda: None)
         with pool.acquire() as sandbox:
             assert sandbox.execute("echo on").stdout == "on\n"
+
+
+@pytest.fixture
+def one_fails(acting: Callable[[Callable[[], object]], None]) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """The first start fails once the first event is set, the others go on once the second is."""
+
+    def act() -> None:
+        if next(numbers):
+            others_go_on.wait(HANGS_AFTER)
+        else:
+            first_fails.wait(HANGS_AFTER)
+            fail()
+
+    numbers, first_fails, others_go_on = count(), threading.Event(), threading.Event()
+    acting(act)
+    yield first_fails, others_go_on
+    first_fails.set()
+    others_go_on.set()
+
+
+def test_a_start_that_fails_is_told_to_the_first_in_line_alone(
+    staged: type[Staged], one_fails: tuple[threading.Event, threading.Event]
+) -> None:
+    first_fails, others_go_on = one_fails
+    with SandboxPool(STAGED, min_idle=0, starters=3) as pool, ThreadPoolExecutor(3) as threads:
+        asked = []
+        for number in range(3):
+            asked.append(threads.submit(pool.acquire, HANGS_AFTER))
+            assert in_line(pool, number + 1)
+        first_fails.set()
+        assert isinstance(asked[0].exception(HANGS_AFTER), SandboxUnavailableError)
+        others_go_on.set()
+        assert {each.result(HANGS_AFTER).id for each in asked[1:]} == {each.id for each in staged.started}
+
+
+def test_a_start_that_fails_is_told_to_nobody_where_others_are_under_way_for_all(
+    one_fails: tuple[threading.Event, threading.Event],
+) -> None:
+    first_fails, others_go_on = one_fails
+    with SandboxPool(STAGED, min_idle=2, starters=2) as pool, ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(pool.acquire, HANGS_AFTER)
+        assert in_line(pool, 1)
+        first_fails.set()
+        assert eventually(lambda: pool._resting)
+        others_go_on.set()
+        assert asked.result(HANGS_AFTER).is_alive()
+
+
+def test_each_of_those_who_wait_is_told_of_a_failure_of_their_own(
+    acting: Callable[[Callable[[], object]], None],
+) -> None:
+    acting(fail)
+    with SandboxPool(STAGED, min_idle=0, starters=1) as pool, ThreadPoolExecutor(4) as threads:
+        errors = [threads.submit(pool.acquire, None) for _ in range(4)]
+        causes = [error.__cause__ for each in errors if (error := each.exception(HANGS_AFTER)) is not None]
+    assert len(set(map(id, causes))) == 4
+
+
+def test_where_no_thread_can_be_started_whoever_waits_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SandboxPool(STAGED, min_idle=0) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(pools, "begin", no_thread)
+            with pytest.raises(SandboxUnavailableError, match="no more threads"):
+                pool.acquire()
+        with pool.acquire() as sandbox:
+            assert sandbox.is_alive()
+
+
+def no_thread(work: object) -> None:
+    raise RuntimeError("no more threads")
 
 
 def test_starts_that_fail_are_repeated_with_pauses(
@@ -269,6 +384,39 @@ def test_closing_tells_who_waits_and_ends_what_is_being_started(staged: type[Sta
         held.set()
         closing.result(HANGS_AFTER)
     assert [each.purged.is_set() for each in staged.started] == [True, True]
+
+
+def test_closing_goes_on_where_one_cannot_be_ended(
+    staged: type[Staged], held: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    held.set()
+    with ThreadPoolExecutor(1) as threads, pytest.MonkeyPatch.context() as patch:
+        pool = full(SandboxPool(STAGED, min_idle=2).start())
+        held.clear()
+        sandbox = pool.acquire()
+        assert eventually(lambda: staged.starting == 1)
+        broken = pool._idle[0]
+        patch.setattr(broken, "at_end", break_down)
+        closing = threads.submit(pool.close)
+        assert eventually(lambda: "could not be removed: broken" in caplog.text)
+        held.set()
+        closing.result(HANGS_AFTER)
+    sandbox.stop(purge=True)
+    assert [each for each in staged.started if not each.purged.is_set()] == [broken]
+    broken.stop(purge=True)
+
+
+def test_closing_ends_all_where_no_thread_can_be_started(staged: type[Staged], monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = full(SandboxPool(STAGED, min_idle=3).start())
+    monkeypatch.setattr(warm, "begin", no_thread)
+    pool.close()
+    assert [each.purged.is_set() for each in staged.started] == [True] * 3
+
+
+def test_it_can_be_closed_as_the_process_exits() -> None:
+    command = [sys.executable, "-W", "error", "-c", CLOSES_AT_EXIT]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=10 * HANGS_AFTER)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "[False, False]\n", "")
 
 
 def test_one_in_use_outlives_the_pool() -> None:

@@ -19,7 +19,7 @@ import pytest
 import sandbox_kit
 from sandbox_kit import contract, primitives
 from sandbox_kit.archives import Archive
-from sandbox_kit.sweep import sweep, sweep_engine
+from sandbox_kit.sweep import sweep
 
 NOT_AT_IMPORT = {"cattrs", "docker", "kubernetes", "daytona", "daytona_sdk", "pytest"}
 
@@ -95,6 +95,13 @@ def test_all_that_a_backend_is_written_with_is_public() -> None:
     assert set(primitives.__all__) | set(contract.__all__) <= set(sandbox_kit.__all__)
 
 
+def test_a_sweep_of_an_engine_and_what_it_returns_are_public() -> None:
+    returned = typing.get_type_hints(sandbox_kit.sweep_engine)["return"]
+    assert returned is sandbox_kit.Swept
+    assert typing.get_type_hints(returned)["removed"] == tuple[sandbox_kit.Leftover, ...]
+    assert {"Leftover", "Swept", "sweep_engine"} <= set(sandbox_kit.__all__)
+
+
 def test_what_public_methods_return_and_take_is_public() -> None:
     methods = [vars(cls)[name] for cls in (contract.Backend, contract.Sandbox) for name in vars(cls) if name[0] != "_"]
     hints = [typing.get_type_hints(method) for method in methods if inspect.isfunction(method)]
@@ -130,7 +137,7 @@ def test_the_manual_has_the_signature_of_every_method() -> None:
     methods = [value for cls in classes for name, value in vars(cls).items() if name[0] != "_" and callable(value)]
     makers = [sandbox_kit.guarding, sandbox_kit.StateBackend, sandbox_kit.LocalBackend, sandbox_kit.LocalSandbox]
     others = [sandbox_kit.SessionManager, sandbox_kit.WorkspaceArchive, sandbox_kit.apply_policy_update, sweep]
-    others += [sandbox_kit.SandboxPool, sandbox_kit.SandboxPool.acquire, sweep_engine]
+    others += [sandbox_kit.SandboxPool, sandbox_kit.SandboxPool.acquire, sandbox_kit.sweep_engine]
     told = " ".join(manual.split())
     assert [known for known in map(_signature, [*methods, *makers, *others]) if known not in told] == []
 

@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from attrs import asdict, frozen
 
+from sandbox_kit.arguments import command
 from sandbox_kit.backends.local.backend import LocalBackend
 from sandbox_kit.backends.local.confine import obstacle
 from sandbox_kit.cli.exits import ExitCode, UsageError
@@ -16,10 +17,10 @@ from sandbox_kit.errors import PathError, PathEscapeError, PermissionDeniedError
 from sandbox_kit.guard import GuardedBackend
 from sandbox_kit.inspection import inspect
 from sandbox_kit.judge import Approvals, Judge
+from sandbox_kit.judged_command import JudgedCommand
 from sandbox_kit.paths import check_path, within
 from sandbox_kit.primitives import Operations, allow
 from sandbox_kit.rules.checker import PermissionChecker
-from sandbox_kit.rules.commands import CommandLine, split_command
 from sandbox_kit.rules.compiled import STRICTNESS
 from sandbox_kit.types import Action, Identity, Operation
 
@@ -54,12 +55,12 @@ class Recorder(Judge):
         findings: in order.
     """
 
-    def __init__(self, checker: PermissionChecker, line: CommandLine | None = None, unconfined: bool = False) -> None:
-        super().__init__(checker, Approvals(None, "error"), allow, "", line, unconfined)
+    def __init__(self, checker: PermissionChecker, command: JudgedCommand | None = None) -> None:
+        super().__init__(checker, Approvals(None, "error"), allow, "", command)
         self.findings: list[Finding] = []
         self._first: str | None = None
         self._named: set[str] = set()
-        self._of_command = line is not None
+        self._of_command = command is not None
 
     def __call__(
         self,
@@ -135,16 +136,16 @@ def _of_path(files: LocalBackend, checker: PermissionChecker, args: Namespace) -
 
 
 def _of_command(files: LocalBackend, checker: PermissionChecker, args: Namespace) -> tuple[str, list[Finding]]:
-    line = split_command(command_of(args))
     confined = args.commands != "inspected" and obstacle(files.work_dir) is None
-    recorder = Recorder(checker, line, unconfined=args.commands == "auto" and not confined)
+    asked = JudgedCommand(command(command_of(args)), unconfined=args.commands == "auto" and not confined)
+    line, known, recorder = asked.line, checker.literal_prefixes, Recorder(checker, asked)
     recorder("execute", (line.line,))
     files._resolve((".",), operations=("ls",), authorize=recorder)
     try:
-        inspect(files, line, files.work_dir, files.work_dir, recorder, confined=confined)
+        inspect(files, line, files.work_dir, files.work_dir, recorder, confined=confined, known=known)
     except PermissionDeniedError as error:
         recorder.note(Finding("deny", "execute", line.line, error.message, "the command"))
-    return line.line, recorder.findings
+    return asked.text, recorder.findings
 
 
 def _print(screen: Screen, target: str, finding: Finding) -> None:

@@ -8,7 +8,18 @@ from pathlib import Path
 
 from sandbox_kit.errors import SandboxConflictError, SandboxUnavailableError
 
-__all__ = ["make_directory", "private_directory"]
+__all__ = ["make_directory", "private_directory", "shared_directory"]
+
+_SHARED = "/tmp/sandbox_kit-{uid}"
+
+
+def shared_directory() -> Path:
+    """Make the directory that all processes of this user share, unless it is there; its name depends on nothing else.
+
+    Raises:
+        as :func:`private_directory`
+    """
+    return private_directory(Path(_SHARED.format(uid=os.geteuid())))
 
 
 def private_directory(path: Path) -> Path:

@@ -13,9 +13,10 @@ from attrs import evolve
 
 from sandbox_kit.arguments import check_timeout
 from sandbox_kit.contract import Backend, Process, Sandbox, is_running
-from sandbox_kit.errors import LimitExceededError, SandboxClosedError
+from sandbox_kit.errors import LimitExceededError, SandboxClosedError, UnsupportedError
 from sandbox_kit.host.forks import renew_in_child
 from sandbox_kit.primitives import Authorize, Command, Entry, Masks, MaskSource, Operations, Query
+from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.search.matches import Matches
 from sandbox_kit.sessions.deadlines import Deadlines
 from sandbox_kit.sessions.entry import Call, SessionEntry
@@ -177,10 +178,26 @@ class BorrowedSandbox(ForwardingSandbox):
         try:
             with entry.locked():
                 sandbox = self._lender.table.open(entry, self._tenant, self._runtime)
+                self._check_held(sandbox, masks)
                 self._place = (sandbox.work_dir, sandbox.capabilities)
                 entry.lend(self)
         finally:
             self._lender.deliver_events()
+
+    def _check_held(self, sandbox: Sandbox, masks: tuple[MaskSource, ...]) -> None:
+        """Check that the session's sandbox, which is up, holds *masks* for its commands.
+
+        Raises:
+            UnsupportedError: it does not.
+        """
+        if not all(sandbox._confines(source.ruleset) for source in masks):
+            raise UnsupportedError(f"session {self._session_id}: rules cannot be held for the commands of its sandbox")
+
+    def _confines(self, ruleset: PermissionRuleset) -> bool:
+        """As in the contract; of a session that is not open by this handle, what its sandbox could do when it was."""
+        if self not in self._entry().borrowers:
+            return self._place[1].commands == "confined"
+        return super()._confines(ruleset)
 
     def _stop(self, purge: bool) -> None:
         if purge or self in self._entry().borrowers:

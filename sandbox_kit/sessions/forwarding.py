@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from sandbox_kit.contract import Process, Sandbox
 from sandbox_kit.primitives import Authorize, Command, Entry, Masks, Operations, Query
+from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.search.matches import Matches
 from sandbox_kit.types import CommandResult, FileInfo, Identity
 
@@ -24,6 +25,10 @@ class ForwardingSandbox(Sandbox):
     @abstractmethod
     def _awake(self) -> AbstractContextManager[Sandbox]:
         """Hold the sandbox to pass on to, up and running, until the block ends."""
+
+    def _confines(self, ruleset: PermissionRuleset) -> bool:
+        with self._awake() as sandbox:
+            return sandbox._confines(ruleset)
 
     def _resolve(
         self, paths: Sequence[str], *, operations: Operations, authorize: Authorize, follow: bool = True

@@ -44,17 +44,16 @@ class Start:
     def run(self, seconds: float | None) -> None:
         """Do the work in a thread of its own; raise what it raises.
 
+        After any error, also that of a signal handler, :meth:`abandon` tells whether the work goes on.
+
         Args:
             seconds: how long it may take; None for as long as it takes.
 
         Raises:
             SandboxTimeoutError: it goes on.
+            RuntimeError: no thread can be started.
         """
-        try:
-            begin(self._serve)
-        except BaseException:
-            self._end()
-            raise
+        begin(self._serve)
         if not self.wait(seconds):
             raise SandboxTimeoutError(f"{self._about} did not start within {seconds} s", seconds)
         if self._error is not None:
@@ -72,7 +71,9 @@ class Start:
                 self._late = late
             else:
                 self._is_off = True
-            return goes_on
+        if not self._has_begun:
+            self._end()
+        return goes_on
 
     def wait(self, seconds: float | None) -> bool:
         """Wait until all is done, also what was to be called late; whether it is."""
@@ -83,6 +84,8 @@ class Start:
             self._begin()
         except BaseException as error:
             self._error = error
+        if not self._has_begun:  # it was abandoned, and ended by that
+            return
         with self._mutex:
             self._has_ended = True
         try:
@@ -99,6 +102,8 @@ class Start:
             self._work()
 
     def _end(self) -> None:
+        if self._ended.is_set():
+            return
         self.thread, self._has_ended = 0, True
         self._work, self._late = _nothing, None
         self._ended.set()

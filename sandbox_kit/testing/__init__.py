@@ -50,6 +50,7 @@ pytest.register_assert_rewrite(
             "names",
             "processes",
             "reading",
+            "replacing",
             "sharing",
             "transfers",
             "trees",

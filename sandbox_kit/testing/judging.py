@@ -103,14 +103,31 @@ class JudgingConformance(Conformance):
         assert last.names[0] == self.absolute(tree, "h")
 
     @pytest.mark.parametrize("change", CHANGES)
-    def test_the_last_question_alone_has_the_identity(self, tree: Backend, change: str) -> None:
+    def test_the_last_question_about_the_target_alone_has_its_identity(self, tree: Backend, change: str) -> None:
         name, path = CHANGES[change]
         recorder = Recorder()
         CHANGING[name](tree, recorder, path)
         *others, last = recorder.questions
-        assert [question for question in others if question.identity is not None] == []
+        earlier = [question for question in others if question.names[0] == self.absolute(tree, path)]
+        assert earlier
+        assert [question for question in earlier if question.identity is not None] == []
         assert isinstance(last.identity, Identity)
         assert last.identity.name in last.names
+
+    @pytest.mark.parametrize("name", ["remove", "rename"])
+    def test_each_entry_of_a_tree_is_asked_for_with_its_identity(self, tree: Backend, name: str) -> None:
+        beneath = ("d/f", "d/e", "d/e/g", "d/.env")
+        identities = tree._resolve(beneath, operations=("read",), authorize=Recorder(), follow=False)
+        recorder = Recorder()
+        CHANGING[name](tree, recorder, "d")
+        told = {(question.names[0], question.identity) for question in recorder.questions[:-1] if question.identity}
+        tops = ("d",) if name == "remove" else ("d", "moved")
+        expected = {
+            (self.absolute(tree, top + path.removeprefix("d")), identity)
+            for top in tops
+            for path, identity in zip(beneath, identities, strict=True)
+        }
+        assert told == expected
 
     @pytest.mark.parametrize("change", CHANGES)
     def test_a_refusal_at_any_question_changes_nothing(self, tree: Backend, change: str) -> None:

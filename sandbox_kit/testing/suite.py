@@ -10,6 +10,7 @@ from sandbox_kit.testing.life import LifeConformance
 from sandbox_kit.testing.names import NameConformance
 from sandbox_kit.testing.processes import ProcessConformance, TimeLimitConformance
 from sandbox_kit.testing.reading import ReadingConformance
+from sandbox_kit.testing.replacing import ReplacingConformance
 from sandbox_kit.testing.sharing import SharingConformance
 from sandbox_kit.testing.transfers import ExportConformance, TransferConformance
 from sandbox_kit.testing.trees import ChangingConformance, ListingConformance, PathConformance
@@ -33,6 +34,7 @@ class BackendConformance(
     TransferConformance,
     ExportConformance,
     JudgingConformance,
+    ReplacingConformance,
     SharingConformance,
 ):
     """Files: the whole contract of :class:`~sandbox_kit.contract.Backend`."""

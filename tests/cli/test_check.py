@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from sandbox_kit import Backend, LocalBackend, PermissionDeniedError, PermissionRuleset, guarding
+from sandbox_kit.backends.local.confine import obstacle
 from sandbox_kit.cli import main
+from sandbox_kit.cli.exits import ExitCode
 
 from .programs import kit, without_bubblewrap
 
@@ -174,7 +177,21 @@ def test_a_command(
     decided = (ended, document["action"], document["rule"], document["why"])
     assert decided == (code, action, rule, why)
     assert document["name"] in (name, str(project.resolve() / name))
-    assert document["target"] == " ".join(command)
+    assert document["target"] == shlex.join(command)
+
+
+@pytest.mark.parametrize("mode", ["inspected", "confined"])
+def test_a_shell_glob_meets_the_names_of_rules_where_nothing_can_be_listed(
+    project: Path, tmp_path: Path, capsys: Printed, mode: str
+) -> None:
+    (tmp_path / "rules.json").write_text(json.dumps({"rules": [{"pattern": "/etc/**", "action": "deny"}]}))
+    options = ["--root", str(project), "--rules", str(tmp_path / "rules.json"), "--commands", mode]
+    line = ["--shell", "--", "cat /e*c/passwd"]
+    outside_counts = mode == "inspected" or obstacle(str(project)) is not None
+    assert main(["check", *options, "execute", *line]) == int(outside_counts)
+    if mode == "inspected":
+        assert main(["run", *options, *line]) == ExitCode.REFUSED
+    capsys.readouterr()
 
 
 def test_a_line_for_the_shell_is_split(check: Any, project: Path) -> None:

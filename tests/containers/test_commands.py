@@ -228,6 +228,26 @@ def test_a_time_limit_ends_the_command(engine: Engine, plain_box: DockerSandbox,
     works(plain_box)
 
 
+@pytest.mark.parametrize("stdin", [None, b"x"])
+def test_a_listener_uses_the_sandbox_whether_the_command_has_ended_or_not(
+    engine: Engine, plain_box: DockerSandbox, stdin: bytes | None
+) -> None:
+    def listen(stream: str, text: str) -> None:
+        plain_box.write("heard", text)
+        time.sleep(0.5)
+        plain_box.write("heard", plain_box.read("heard") * 2)
+        with plain_box.spawn("cat heard") as process:
+            heard.extend(process.stdout)
+        heard.append(plain_box.execute("cat heard", user="root", timeout=GUARD).stdout)
+
+    for line in ("(sleep 100 &) ; echo x", "echo x; sleep 1"):
+        heard: list[str] = []
+        assert plain_box.execute(line, stdin=stdin, on_output=listen, timeout=GUARD).stdout == "x\n"
+        assert heard == ["x\n", "x\n", "x\nx\n"]
+    works(plain_box)
+    assert nothing_left(engine, plain_box)
+
+
 def test_output_arrives_while_the_command_runs(plain_box: DockerSandbox) -> None:
     arrived: list[tuple[str, str]] = []
     with pytest.raises(SandboxError):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox_kit.backends.docker import DockerSandbox
+from sandbox_kit.errors import UnsupportedError
 
 from .channels import GUARD
 
@@ -39,6 +40,23 @@ def sandbox(image: str) -> Iterator[DockerSandbox]:
 def copy_of(sandbox: DockerSandbox) -> DockerSandbox:
     copied: DockerSandbox = pickle.loads(pickle.dumps(sandbox))
     return copied
+
+
+def test_a_command_from_within_a_listener_is_refused_at_once(sandbox: DockerSandbox) -> None:
+    handles, refused = (sandbox, copy_of(sandbox).start()), []
+
+    def listen(stream: str, text: str) -> None:
+        for handle in handles:
+            with pytest.raises(UnsupportedError, match="on_output"):
+                handle.execute("echo never", timeout=GUARD)
+            refused.append(handle)
+        with pytest.raises(UnsupportedError, match="another handle"):
+            handles[1].write("file", "text")
+
+    assert sandbox.execute("echo x; sleep 0.1; exit 3", on_output=listen, timeout=GUARD).exit_code == 3
+    assert refused == [*handles]
+    for handle in handles:
+        assert handle.execute("echo on", timeout=GUARD).stdout == "on\n"
 
 
 def test_handles_of_one_process_take_turns(sandbox: DockerSandbox) -> None:

@@ -35,7 +35,7 @@ def test_libraries_that_root_spoils_are_not_its_own(debian_image: str) -> None:
         sandbox.execute("true", check=True)
         sandbox.execute("for each in /lib/*/libc.so.6; do echo x >$each; done")
         assert "libc.so.6" in sandbox.execute("true").stderr
-        with closing(sandbox._running.shells()._open_loop()) as loop:  # type: ignore[union-attr]
+        with closing(sandbox._running.shells()._stock.start()) as loop:  # type: ignore[union-attr]
             told = bytearray()
             loop.run("echo works >&8", lambda _, data: told.extend(data))
         assert told == b"works\n"

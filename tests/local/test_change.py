@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from sandbox_kit.backends.local import LocalBackend
+from sandbox_kit.backends.local import LocalBackend, removal
 from sandbox_kit.errors import PathAccessError, PathError, PathIsDirectoryError, SandboxConflictError
+from sandbox_kit.guard import GuardedBackend
 from sandbox_kit.host import unfinished
 from sandbox_kit.primitives import allow
+from sandbox_kit.rules.ruleset import PermissionRule, PermissionRuleset
 from sandbox_kit.testing.host import NOBODY, ordinary_user
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
@@ -116,6 +118,20 @@ class TestWhatIsBeingWritten:
         refuse_nameless(monkeypatch, number)
         write(backend, "f", Source(lambda: temporary(root)))
         assert [(path.name, path.read_text()) for path in root.iterdir()] == [("f", "new content")]
+
+    @pytest.mark.parametrize("existing", [True, False])
+    def test_with_a_name_of_its_own_it_replaces_nothing_that_was_not_expected(
+        self, backend: LocalBackend, root: Path, monkeypatch: pytest.MonkeyPatch, existing: bool
+    ) -> None:
+        refuse_nameless(monkeypatch, errno.EOPNOTSUPP)
+        if existing:
+            backend.write("f", "old")
+        (expect,) = backend._resolve(("f",), operations=("write",), authorize=allow)
+        (root / "other").write_text("other")
+        writing = backend._open_write("f", operations=("write",), authorize=allow, expect=expect)
+        with pytest.raises(SandboxConflictError), writing:
+            (root / "other").rename(root / "f")
+        assert [(path.name, path.read_text()) for path in root.iterdir()] == [("f", "other")]
 
     def test_no_walk_shows_its_name(self, backend: LocalBackend, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         refuse_nameless(monkeypatch, errno.EOPNOTSUPP)
@@ -334,8 +350,8 @@ class TestRemove:
     def test_what_came_after_the_question_stays(self, backend: LocalBackend, root: Path) -> None:
         backend.write("d/e/f", "x")
 
-        def answer(*question: object, identity: object = None, **more: Any) -> bool:
-            if identity is not None:
+        def answer(operation: str, names: tuple[str, ...], *, identity: object = None, **more: Any) -> bool:
+            if identity is not None and names == (str(root / "d"),):
                 (root / "d/e/late").write_text("late")
             return True
 
@@ -359,14 +375,33 @@ class TestRemove:
         backend.write("d/e/f", "x")
         backend.write("d/g", "x")
 
-        def answer(*question: object, identity: object = None, **more: Any) -> bool:
-            if identity is not None:
+        def answer(operation: str, names: tuple[str, ...], *, identity: object = None, **more: Any) -> bool:
+            if identity is not None and names == (str(root / "d"),):
                 (root / "d/e/f").unlink()
                 (root / "d/e").rmdir()
             return True
 
         backend._remove("d", operations=("write",), authorize=answer, recursive=True)
         assert list(root.iterdir()) == []
+
+    def test_what_came_instead_after_an_approval_stays(
+        self, backend: LocalBackend, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("d/e/f", "d/e/g", "other"):
+            backend.write(name, name)
+        approve = GuardedBackend(
+            backend, PermissionRuleset("allow", rules=[PermissionRule("./d/**", "ask")]), ask=lambda *question: True
+        )
+        remove = removal.remove
+
+        def remove_late(*arguments: Any, **options: Any) -> None:
+            (root / "other").rename(root / "d/e/g")
+            remove(*arguments, **options)
+
+        monkeypatch.setattr(removal, "remove", remove_late)
+        with pytest.raises(SandboxConflictError, match="d/e/g"):
+            approve.remove("d", recursive=True)
+        assert {path.name: path.read_text() for path in (root / "d/e").iterdir()} == {"f": "d/e/f", "g": "other"}
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from sandbox_kit.backends.local import LocalSandbox
 from sandbox_kit.contract import Sandbox
 from sandbox_kit.errors import SandboxClosedError, SandboxTimeoutError, SessionLimitError
+from sandbox_kit.host.aside import begin
 from sandbox_kit.primitives import MaskSource
-from sandbox_kit.sessions import entry
+from sandbox_kit.sessions import entry, starting
 from sandbox_kit.sessions.claims import Claims
 from sandbox_kit.sessions.manager import SessionManager
 from sandbox_kit.sessions.policy import SandboxPolicy
@@ -30,6 +32,7 @@ class Hanging:
     Attributes:
         where: ``"make"`` or ``"start"``.
         may_start: starts wait for it.
+        waits: a start does.
         failure: what a start then raises.
         stopped: the sessions that were stopped.
     """
@@ -37,6 +40,7 @@ class Hanging:
     def __init__(self, where: str = "start") -> None:
         self.where = where
         self.may_start = threading.Event()
+        self.waits = threading.Event()
         self.failure: Exception | None = None
         self.stopped: list[str] = []
 
@@ -46,6 +50,7 @@ class Hanging:
 
     def hang(self, where: str) -> None:
         if where == self.where:
+            self.waits.set()
             assert self.may_start.wait(WITHIN)
             if self.failure is not None:
                 raise self.failure
@@ -173,6 +178,51 @@ def test_a_manager_that_is_shut_down_before_a_start_keeps_no_slot(root: Path, mo
             manager.open("a")
     with manager_of(root, Hanging()) as another:
         assert states(another) == {}
+
+
+def test_a_start_that_is_interrupted_once_its_thread_runs_is_undone_when_it_ends(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin_and_interrupt(work: Callable[[], object]) -> None:
+        begin(work)
+        assert factory.waits.wait(WITHIN)
+        raise KeyboardInterrupt
+
+    factory = Hanging()
+    with manager_of(root, factory, max_sessions=1) as manager:
+        with monkeypatch.context() as patch:
+            patch.setattr(starting, "begin", begin_and_interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                manager.open("a")
+        assert states(manager) == {"a": "starting"}
+        with pytest.raises(SessionLimitError):
+            manager.open("b")
+        factory.may_start.set()
+        assert eventually(lambda: not states(manager))
+        assert factory.stopped == ["a"]
+        assert manager.open("a").is_alive()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("can't start new thread")], ids=repr)
+def test_a_start_that_has_not_begun_when_it_is_given_up_never_does(
+    root: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def keep_and_fail(work: Callable[[], object]) -> None:
+        kept.append(work)
+        raise error
+
+    kept: list[Callable[[], object]] = []
+    factory = Hanging()
+    factory.may_start.set()
+    with manager_of(root, factory, max_sessions=1) as manager:
+        with monkeypatch.context() as patch:
+            patch.setattr(starting, "begin", keep_and_fail)
+            with pytest.raises(type(error)):
+                manager.open("a")
+        assert states(manager) == {}
+        kept.pop()()
+        assert not factory.waits.is_set()
+        assert manager.open("a").is_alive()
 
 
 def test_what_is_given_up_before_it_begins_never_does() -> None:

@@ -15,14 +15,14 @@ from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
 from sandbox_kit.backends.docker.hosting import host_config
 from sandbox_kit.backends.docker.ownership import ID, container_labels
-from sandbox_kit.backends.docker.plan import Identity, Plan
+from sandbox_kit.backends.docker.plan import Known, Plan
 from sandbox_kit.backends.docker.preparing import Prepared
 from sandbox_kit.backends.docker.pulling import look_up
 from sandbox_kit.backends.docker.terms import Terms
 from sandbox_kit.backends.docker.workspace import make_volume, remove_volume
 from sandbox_kit.errors import SandboxConflictError, UnsupportedError
 
-__all__ = ["Up", "beside", "bring_up", "end", "known_masks"]
+__all__ = ["Up", "beside", "bring_up", "drop_kept", "end", "known_masks"]
 
 CONFIG = "sandbox-kit.config"
 PLAN = "sandbox-kit.plan"
@@ -113,11 +113,15 @@ def _is_outdated(found: Mapping[str, Any], plan: Plan) -> bool:
 
 
 def _take_apart(engine: Engine, container: str, sandbox_id: str, terms: Terms) -> None:
-    """Remove a container that is stopped, and make an image of what it held, if that is to be kept."""
+    """Remove a container that is stopped, and make an image of what it held, if that is to be kept.
+
+    One that another process has started meanwhile is left to it.
+    """
     if terms.persist:
         with translated():
             engine.api.commit(container, repository=_KEPT, tag=sandbox_id)
-    remove(engine, container)
+    with suppress(SandboxConflictError), missing_is_fine():
+        engine.api.remove_container(container, v=True)
 
 
 def _kept_image(engine: Engine, sandbox_id: str, terms: Terms) -> str | None:
@@ -127,12 +131,11 @@ def _kept_image(engine: Engine, sandbox_id: str, terms: Terms) -> str | None:
     return str(found["Id"]) if found is not None and ours else None
 
 
-def known_masks(engine: Engine, name: str) -> frozenset[Identity]:
-    """Device and inode of what was masked in a container; nothing where there is none."""
+def known_masks(engine: Engine, name: str) -> frozenset[Known]:
+    """What was masked in a container; nothing where there is none."""
     found = _look_up(engine, name)
     told = (found["Config"]["Labels"] or {}).get(MASKED, "") if found else ""
-    pairs = (pair.partition(":") for pair in told.split(",") if pair)
-    return frozenset((int(device), int(inode)) for device, _, inode in pairs)
+    return frozenset(Known.parsed(each) for each in told.split(",") if each)
 
 
 def _make(
@@ -189,7 +192,7 @@ def end(engine: Engine, name: str, sandbox_id: str, terms: Terms, *, keep: bool,
             remove(engine, found["Id"])
     _end_beside(engine, sandbox_id)
     if purge:
-        _drop_kept(engine, sandbox_id)
+        drop_kept(engine, sandbox_id)
         if terms.workspace.ours:
             remove_volume(engine, terms.workspace.source, sandbox_id)
 
@@ -202,7 +205,7 @@ def _end_beside(engine: Engine, sandbox_id: str) -> None:
         remove(engine, each["Id"])
 
 
-def _drop_kept(engine: Engine, sandbox_id: str) -> None:
+def drop_kept(engine: Engine, sandbox_id: str) -> None:
     """Remove the image of what a kept container held."""
     with suppress(SandboxConflictError), missing_is_fine():
         engine.api.remove_image(f"{_KEPT}:{sandbox_id}")
@@ -262,8 +265,7 @@ def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: P
 
 def _plan_labels(plan: Plan) -> dict[str, str]:
     """Those of what is masked; given where nothing is, too, as the image of a kept container has its own."""
-    masked = ",".join(f"{device}:{inode}" for device, inode in sorted(plan.masked))
-    return {PLAN: plan.digest(), MASKED: masked}
+    return {PLAN: plan.digest(), MASKED: ",".join(sorted(map(str, plan.masked)))}
 
 
 def start(engine: Engine, container: str) -> None:

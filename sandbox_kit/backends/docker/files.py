@@ -61,7 +61,7 @@ class DockerFiles(ShellFiles):
         return self._running
 
     def _lease(self, drain: Callable[[], None] | None = None) -> AbstractContextManager[Loop]:
-        return self._up().shells().lease(drain)
+        return self._up().shells().lease(drain, self.file_timeout)
 
     def _line_to(self, name: str) -> Line:
         aside = self._aside

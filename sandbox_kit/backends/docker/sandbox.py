@@ -43,6 +43,8 @@ from sandbox_kit.errors import (
 )
 from sandbox_kit.output import Capture
 from sandbox_kit.primitives import Authorize, Command, Masks, MaskSource, Operations
+from sandbox_kit.rules.checker import PermissionChecker
+from sandbox_kit.rules.masks import RuleMasks
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Capabilities, CommandResult, Limits, Usage, parse_size
@@ -210,7 +212,7 @@ class DockerSandbox(DockerFiles, Sandbox):
         Sandbox.stop(self, purge or bool(remove))
 
     def _confines(self, ruleset: PermissionRuleset) -> bool:
-        return self._running is None or ruleset in self._held
+        return self._running is None or ruleset in self._held or not RuleMasks(PermissionChecker(ruleset), "/").any()
 
     def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
         held = tuple(source.ruleset for source in masks)
@@ -291,7 +293,8 @@ class DockerSandbox(DockerFiles, Sandbox):
         trusted = running.isolated or not self._held
         try:
             if command.stdin is None and trusted and not running.busy:
-                return shells.run(running.script(command, cwd), take, deadline)
+                listening = command.on_output is not None
+                return shells.run(running.script(command, cwd), take, deadline, listening=listening)
             with shells.exclusively(deadline):
                 return running.run(command, cwd, take, deadline)
         except SandboxUnavailableError as error:
@@ -306,9 +309,8 @@ class DockerSandbox(DockerFiles, Sandbox):
     ) -> str:
         """Ask for *command*; return the real name of the directory that it starts in."""
         self._check_held([each.ruleset for each in masks or ()])
-        line = command.line if command.line is not None else " ".join(command.argv)
         for operation in operations:
-            authorize(operation, (line,))
+            authorize(operation, (command.text,))
         return self._directory(command.cwd, authorize)
 
     def _spawn(

@@ -90,7 +90,12 @@ class _Sweep:
         kept = KEPT in told["Config"]["Labels"]
         if told["State"]["Running"]:
             return _KEPT if kept else self._end_running(container, told["Config"]["Entrypoint"] or ())
-        return _KEPT if kept and not self._is_over(told["State"]) else self._remove_stopped(container)
+        if kept and not self._is_over(told["State"]):
+            return _KEPT
+        reason = self._remove_stopped(container)
+        if kept and not reason and not self.dry_run:
+            containers.drop_kept(self.engine, told["Config"]["Labels"][ID])
+        return reason
 
     def _look_at(self, container: str) -> dict[str, Any] | None:
         with translated():

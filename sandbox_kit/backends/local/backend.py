@@ -16,9 +16,9 @@ from uuid import uuid4
 
 from sandbox_kit import walk
 from sandbox_kit.arguments import check_timeout
-from sandbox_kit.backends.local import change, scan, search
+from sandbox_kit.backends.local import change, removal, scan, search
 from sandbox_kit.backends.local.closed import Opened
-from sandbox_kit.calls import is_free
+from sandbox_kit.calls import is_approved, is_free
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -243,7 +243,7 @@ class LocalBackend(Backend):
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
         if spot.info is not None:
             _refuse_irregular(path, spot.info)
-        return change.writing(spot, path, mode)
+        return change.writing(spot, path, mode, strict=expect is not None or is_approved(authorize))
 
     def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
         typed, spot = self._find(path, operations, authorize)
@@ -270,14 +270,14 @@ class LocalBackend(Backend):
     def _remove(self, path: str, *, operations: Operations, authorize: Authorize, recursive: bool) -> None:
         typed, spot, info = self._existing(path, operations, authorize, follow=False)
         self._refuse_root(path, spot)
-        judged: list[change.Judged] = []
+        judged: list[removal.Judged] = []
         opened = Opened(spot.parent, spot.name)
         try:
             if recursive and stat.S_ISDIR(info.st_mode):
                 names = _names(typed, spot.real)
-                judged = change.judge_tree(spot, path, operations, authorize, names, enter=opened.enter)
+                judged = removal.judge_tree(spot, path, operations, authorize, names, enter=opened.enter)
             settle(operations, authorize, _names(typed, spot.real), spot.identity)
-            change.remove(spot, path, judged)
+            removal.remove(spot, path, judged, strict=is_approved(authorize))
         finally:
             opened.close()
 
@@ -290,7 +290,7 @@ class LocalBackend(Backend):
         authorize("write", _names(new_typed, new.real))
         if stat.S_ISDIR(info.st_mode):
             names, new_names = _names(typed, spot.real), _names(new_typed, new.real)
-            change.judge_tree(spot, source, operations, authorize, names, new_names)
+            removal.judge_tree(spot, source, operations, authorize, names, new_names)
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
         self._refuse_root(source, spot)
         if within(new.real, spot.real) and new.real != spot.real:

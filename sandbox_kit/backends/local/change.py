@@ -1,4 +1,4 @@
-"""Changes to a pinned place: atomic writes, new directories, removal."""
+"""Changes to a pinned place: atomic writes, new directories."""
 
 from __future__ import annotations
 
@@ -9,25 +9,21 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from attrs import field, frozen
-
-from sandbox_kit.errors import PathIsDirectoryError, SandboxConflictError, printable
+from sandbox_kit.errors import SandboxConflictError, printable
 from sandbox_kit.host.pin import Spot, lookup, of_its_kind
-from sandbox_kit.host.system import Descriptor, told_of
+from sandbox_kit.host.system import Descriptor, rename_noreplace, told_of
 from sandbox_kit.host.trail import DIRECTORY, NOFOLLOW, Trail
 from sandbox_kit.host.unfinished import new_name
-from sandbox_kit.paths import join
-from sandbox_kit.primitives import Authorize, Operations
 from sandbox_kit.streams import CHUNK
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["Judged", "judge_tree", "make_directories", "remove", "set_mode", "writing"]
+__all__ = ["make_directories", "set_mode", "writing"]
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | NOFOLLOW
 _NAMELESS = os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE if sys.platform == "linux" else 0
@@ -37,13 +33,18 @@ _SPOOL = 8 * 2**20
 
 
 @contextmanager
-def writing(spot: Spot, path: str, mode: int | None) -> Generator[BinaryIO, None, None]:
+def writing(spot: Spot, path: str, mode: int | None, *, strict: bool = False) -> Generator[BinaryIO, None, None]:
     """Give a file to write to; when the block ends well, its content is what *spot* holds.
 
     A new file takes its place in one step. Where that cannot be (a hard link would part, a
     mount point stays put, the directory is not writable, the owner would change) the bytes
     are collected first and then written in place. After an error the directories that were
     made for it are gone again, unless something else is in them by then.
+
+    Args:
+        mode: what the file has in the end; None for the mode that it had.
+        strict: whether no other file than that of *spot* may be replaced. Where nothing was, the system
+            sees to that; a file that was there is compared right before the system call that replaces it.
 
     Raises:
         PathError: of the kind that the system tells; the file is then as it was.
@@ -64,7 +65,7 @@ def writing(spot: Spot, path: str, mode: int | None) -> Generator[BinaryIO, None
                 with io.BufferedWriter(_File(fresh.fd, path), CHUNK) as out:
                     yield out
                 with told_of(path):
-                    fresh.install(mode)
+                    fresh.install(mode, strict)
     except BaseException:
         _unmake(spot, made)
         raise
@@ -133,22 +134,22 @@ class _Fresh(Descriptor):
         found = lookup(self._parent.fd, self._name)
         return found is not None and os.path.samestat(found, os.fstat(self.fd))
 
-    def install(self, mode: int | None) -> None:
+    def install(self, mode: int | None, strict: bool) -> None:
         """Give the file its mode and its place, or its bytes to the file that has to stay there."""
         spot = self._spot
         kept = mode if mode is not None else stat.S_IMODE(spot.info.st_mode) if spot.info is not None else None
         if kept is not None:
             os.fchmod(self.fd, kept)
         try:
-            self._move()
+            self._move(strict)
         except OSError as error:
             if spot.info is None or error.errno not in _IN_PLACE:
                 raise
             with io.FileIO(self.fd, "rb", closefd=False) as source:
                 _overwrite(self._parent, spot, cast(BinaryIO, source), self._path, mode)
 
-    def _move(self) -> None:
-        """Make the place hold this file, whatever it held."""
+    def _move(self, strict: bool) -> None:
+        """Make the place hold this file, whatever it held, or if *strict* what it held before."""
         if not self._name:
             if self._spot.info is None and self._named(self._spot.name):
                 return
@@ -156,8 +157,23 @@ class _Fresh(Descriptor):
             self._named(self._name)
         if not self._is_mine():
             raise SandboxConflictError(f"{printable(self._path)}: its new content was replaced while it was written")
-        os.rename(self._name, self._spot.name, src_dir_fd=self._parent.fd, dst_dir_fd=self._parent.fd)
+        if strict:
+            self._replace_judged()
+        else:
+            os.rename(self._name, self._spot.name, src_dir_fd=self._parent.fd, dst_dir_fd=self._parent.fd)
         self._name = ""
+
+    def _replace_judged(self) -> None:
+        at, name, judged = self._parent.fd, self._spot.name, self._spot.info
+        try:
+            if judged is None:
+                rename_noreplace(at, self._name, at, name)
+            elif os.path.samestat(os.lstat(name, dir_fd=at), judged):
+                os.rename(self._name, name, src_dir_fd=at, dst_dir_fd=at)
+            else:
+                raise FileExistsError
+        except (FileExistsError, FileNotFoundError) as error:
+            raise SandboxConflictError(f"{printable(self._path)}: another file took its place meanwhile") from error
 
     def _named(self, name: str) -> bool:
         """Give the nameless file its first name; False where something else has it."""
@@ -254,106 +270,3 @@ def _unmake(spot: Spot, made: set[int]) -> None:
             path, _, name = path.rpartition("/")
             if depth in made:
                 os.rmdir(name, dir_fd=trail.enter(path).fd)
-
-
-@frozen
-class Judged:
-    """The entries of one directory that were judged.
-
-    Attributes:
-        path: the directory, beneath the one that the tree starts with; empty for that one itself.
-        entries: the names of what is no directory.
-        directories: the names of its directories.
-    """
-
-    path: str
-    entries: list[str] = field(factory=list)
-    directories: list[str] = field(factory=list)
-
-
-def judge_tree(
-    spot: Spot,
-    path: str,
-    operations: Operations,
-    authorize: Authorize,
-    names: tuple[str, ...],
-    new: tuple[str, ...] = (),
-    enter: Callable[[str], Descriptor] | None = None,
-) -> list[Judged]:
-    """Ask for every entry beneath a directory, and for the name that it would get.
-
-    Args:
-        names: the directory as typed, and its real name where that is another.
-        new: the same of its new name, where it is being moved.
-        enter: opens a directory by its path beneath this one, after its name has been judged.
-
-    Returns:
-        What was judged, each directory after the one that it is in.
-
-    Raises:
-        SandboxConflictError: a directory was replaced by something else meanwhile.
-    """
-    tree: list[Judged] = []
-    pending = [""]
-    _ask(operations, authorize, names)
-    with of_its_kind(path):
-        enter = enter or Trail(Descriptor.open(spot.name, DIRECTORY | NOFOLLOW, spot.parent.fd)).enter
-        while pending:
-            here = Judged(pending.pop())
-            tree.append(here)
-            at = enter(here.path)
-            with os.scandir(at.fd) as entries:
-                for entry in entries:
-                    below = join(here.path, entry.name) if here.path else entry.name
-                    _ask(operations, authorize, tuple(join(name, below) for name in names))
-                    if new:
-                        authorize("write", tuple(join(name, below) for name in new))
-                    if entry.is_dir(follow_symlinks=False):
-                        here.directories.append(entry.name)
-                        pending.append(below)
-                    else:
-                        here.entries.append(entry.name)
-    return tree
-
-
-def _ask(operations: Operations, authorize: Authorize, names: tuple[str, ...]) -> None:
-    for operation in operations:
-        authorize(operation, names)
-
-
-def remove(spot: Spot, path: str, judged: list[Judged]) -> None:
-    """Remove an entry, and of what is beneath it no more than was judged.
-
-    Raises:
-        PathIsDirectoryError: the directory holds something else.
-        SandboxConflictError: what was judged is of another kind by now.
-    """
-    with of_its_kind(path):
-        try:
-            _remove(spot, judged)
-        except FileExistsError as error:
-            raise PathIsDirectoryError(path, "directory is not empty") from error
-
-
-def _remove(spot: Spot, judged: list[Judged]) -> None:
-    if spot.info is None or not stat.S_ISDIR(spot.info.st_mode):
-        os.unlink(spot.name, dir_fd=spot.parent.fd)
-        return
-    if judged:
-        with Descriptor.open(spot.name, DIRECTORY | NOFOLLOW, spot.parent.fd) as top:
-            trail = Trail(top)
-            for directory in reversed(judged):
-                _empty(trail, directory)
-    os.rmdir(spot.name, dir_fd=spot.parent.fd)
-
-
-def _empty(trail: Trail, judged: Judged) -> None:
-    """Remove what was judged of one directory; what is gone by now is fine."""
-    with suppress(FileNotFoundError):
-        at = trail.enter(judged.path)
-        for name in judged.entries:
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=at.fd)
-        for name in judged.directories:
-            with suppress(FileNotFoundError):
-                os.rmdir(name, dir_fd=at.fd)

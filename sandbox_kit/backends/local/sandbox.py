@@ -233,9 +233,8 @@ class LocalSandbox(LocalBackend, Sandbox):
         """Judge *command* and make it ready to be started."""
         root = self._root
         check_user(command.user)
-        line = command.line if command.line is not None else " ".join(command.argv)
         for operation in operations:
-            authorize(operation, (line,))
+            authorize(operation, (command.text,))
         typed, spot, info = self._existing(command.cwd, ("ls",), authorize)
         settle(("ls",), authorize, tuple(dict.fromkeys((typed, spot.real))), spot.identity)
         if not stat.S_ISDIR(info.st_mode):

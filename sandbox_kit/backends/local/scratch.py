@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from pathlib import Path
 
 from sandbox_kit.backends.local.locks import remove_old_locks
 from sandbox_kit.errors import SandboxError, UnsupportedError
-from sandbox_kit.host.private import private_directory
+from sandbox_kit.host.private import shared_directory
 
 __all__ = ["own_directory", "tidy"]
-
-_NAME = "/tmp/sandbox_kit-{uid}"
 
 
 def own_directory() -> str:
@@ -22,7 +19,7 @@ def own_directory() -> str:
         UnsupportedError: it cannot be made, something else has the name, or others may enter.
     """
     try:
-        return os.fspath(private_directory(Path(_NAME.format(uid=os.geteuid()))))
+        return os.fspath(shared_directory())
     except SandboxError as error:
         raise UnsupportedError(f"{error}: commands cannot be confined") from error
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from sandbox_kit.backends.local.proof import Proof, Tree, opened
 from sandbox_kit.backends.local.scan import NOWHERE, Leads, Scan
-from sandbox_kit.calls import Approver
+from sandbox_kit.calls import is_approved
 from sandbox_kit.errors import LimitExceededError, RemoteProtocolError, SandboxTimeoutError
 from sandbox_kit.host.system import Descriptor, path_error
 from sandbox_kit.host.unfinished import is_unfinished
@@ -169,8 +169,8 @@ class Search:
         query, authorize = self._query, self._authorize
         judged = _Judged(query, self._tree, self._operations, authorize)
         found = GrepFilter(judged, context=query.context)
-        approved = isinstance(authorize, Approver) and authorize.approved
-        proof = Proof(self._tree, query.context, self._report.skipped, judged.met if approved else None)
+        met = judged.met if is_approved(authorize) else None
+        proof = Proof(self._tree, query.context, self._report.skipped, met)
         try:
             running = _Running(argv, self._tree.directory.fd)
         except OSError:

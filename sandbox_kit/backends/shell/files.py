@@ -30,6 +30,7 @@ from sandbox_kit.backends.shell.sides import Side, across
 from sandbox_kit.backends.shell.spots import Spot, apart, call, check_length, parse_spot
 from sandbox_kit.backends.shell.tools import Tools, probe
 from sandbox_kit.backends.shell.writing import writing
+from sandbox_kit.calls import is_approved
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -312,7 +313,8 @@ class ShellFiles(Backend):
         _expected(path, spot, expect)
         questions.settle(spot, typed)
         _refuse_irregular(path, spot)
-        return writing(self._line_to_change(spot.real), path, spot, mode)
+        strict = expect is not None or is_approved(authorize)
+        return writing(self._line_to_change(spot.real), path, spot, mode, strict=strict)
 
     def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
         questions = Questions(operations, authorize)
@@ -385,9 +387,11 @@ class ShellFiles(Backend):
         for found in listing.found():
             if found.closed:
                 raise PathAccessError(join(path, found.name))
-            questions.ask(join(typed, found.name), join(spot.real, found.name))
+            own = (join(typed, found.name), join(spot.real, found.name))
+            identity = Identity(own[1], found.stat.device, found.stat.inode)
+            questions.entry(own, identity)
             if new:
-                questions.authorize("write", tuple(join(name, found.name) for name in new))
+                questions.authorize("write", tuple(join(name, found.name) for name in new), identity=identity)
 
     def _refuse_base(self, path: str, spot: Spot) -> None:
         if within(self.work_dir, spot.real):

@@ -68,15 +68,11 @@ class Lending:
         return bool(self._leases)
 
     @contextmanager
-    def lease(self, drain: Callable[[], None] | None) -> Generator[Loop, None, None]:
-        """Lend a shell to the calling thread alone.
-
-        Args:
-            drain: as for :meth:`Shells.lease`.
-        """
+    def lease(self, drain: Callable[[], None] | None, within: float | None = None) -> Generator[Loop, None, None]:
+        """Lend a shell to the calling thread alone; arguments are those of :meth:`Shells.lease`."""
         lease, stock = _Lease(drain), self._stock
         with ExitStack() as turn:
-            turn.enter_context(self._turns.call(time.monotonic() + _SETTLED_WITHIN))
+            turn.enter_context(self._turns.call(time.monotonic() + (within or _SETTLED_WITHIN)))
             with stock.change:
                 self._leases.append(lease)
             shell = None

@@ -11,6 +11,7 @@ from sandbox_kit.calls import is_free
 from sandbox_kit.errors import PathNotFoundError
 from sandbox_kit.paths import join, normalise
 from sandbox_kit.primitives import Authorize, Operations, settle
+from sandbox_kit.types import Identity
 
 __all__ = ["Questions", "names_of"]
 
@@ -40,6 +41,11 @@ class Questions:
         """Ask for one target, for each operation."""
         for operation in self.operations:
             self.authorize(operation, names_of(*names))
+
+    def entry(self, names: tuple[str, ...], identity: Identity) -> None:
+        """Ask for an entry beneath the target, as the one that it is."""
+        for operation in self.operations:
+            self.authorize(operation, names_of(*names), identity=identity)
 
     def pass_by(self, hops: Iterable[str]) -> None:
         """Ask for what is on the way."""

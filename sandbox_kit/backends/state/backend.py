@@ -15,7 +15,9 @@ from typing import Any, BinaryIO, NoReturn, Self
 
 from sandbox_kit import streams, walk
 from sandbox_kit.backends.state import document
+from sandbox_kit.backends.state.questions import ask_each, ask_entries, moved, names_of
 from sandbox_kit.backends.state.tree import Directory, File, Node, Place, Tree, beneath, identity_of
+from sandbox_kit.calls import is_approved
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     InvalidArgumentError,
@@ -28,7 +30,7 @@ from sandbox_kit.errors import (
     UnsupportedError,
     printable,
 )
-from sandbox_kit.paths import check_path, display, join, left_behind, normalise, relative, within
+from sandbox_kit.paths import check_path, display, join, left_behind, normalise, within
 from sandbox_kit.primitives import Authorize, Entry, Operations, Query, settle
 from sandbox_kit.search.matches import Matches
 from sandbox_kit.types import Capabilities, FileInfo, Identity, Skipped, parse_size
@@ -152,9 +154,9 @@ class StateBackend(Backend):
             raise PathNotFoundError(path)
         return place, place.node
 
-    def _entries(self, place: Place) -> list[str]:
+    def _entries(self, place: Place) -> list[Identity]:
         with self._lock:
-            return [name for name, _ in beneath(place.name, place.node)]
+            return [identity_of(name, node) for name, node in beneath(place.name, place.node)]
 
     def _find_again(self, path: str, judged: Place, *, exist: bool) -> Place:
         """Find what was judged, for the act; the lock is held.
@@ -170,8 +172,9 @@ class StateBackend(Backend):
             raise PathNotFoundError(path)
         return now
 
-    def _refuse_unjudged(self, path: str, now: Place, judged: Sequence[str]) -> None:
-        if not {name for name, _ in beneath(now.name, now.node)} <= set(judged):
+    def _refuse_unjudged(self, path: str, now: Place, judged: Sequence[Identity]) -> None:
+        inodes = {entry.name: entry.inode for entry in judged}
+        if any(inodes.get(name) != node.inode for name, node in beneath(now.name, now.node)):
             _refuse_changed(path)
 
     def _refuse_base(self, path: str, place: Place) -> None:
@@ -188,8 +191,8 @@ class StateBackend(Backend):
             typed = self._judge_typed(path, operations, authorize)
             place = self._locate(path)
             if "write" in operations:
-                _ask_each(("write",), authorize, place.missing[:-1])
-            settle(operations, authorize, _names(typed, place.name), place.identity)
+                ask_each(("write",), authorize, place.missing[:-1])
+            settle(operations, authorize, names_of(typed, place.name), place.identity)
             found.append(place.identity)
         return tuple(found)
 
@@ -209,7 +212,7 @@ class StateBackend(Backend):
     def _stat(self, path: str, *, operations: Operations, authorize: Authorize) -> FileInfo:
         typed = self._judge_typed(path, operations, authorize)
         place, node = self._present(path)
-        settle(operations, authorize, _names(typed, place.name), place.identity)
+        settle(operations, authorize, names_of(typed, place.name), place.identity)
         return self._info(typed, node)
 
     def _info(self, name: str, node: Node) -> FileInfo:
@@ -223,7 +226,7 @@ class StateBackend(Backend):
     ) -> Generator[Entry, None, None]:
         typed = self._judge_typed(path, operations, authorize)
         place, node = self._present(path)
-        settle(operations, authorize, _names(typed, place.name), place.identity)
+        settle(operations, authorize, names_of(typed, place.name), place.identity)
         if not isinstance(node, Directory):
             raise PathNotDirectoryError(path)
         return self._walk(typed, place.name, node, operations, authorize, depth)
@@ -236,13 +239,13 @@ class StateBackend(Backend):
             above, directory, level, is_shown = pending.pop()
             children = self._children(above, directory)
             if children is None:
-                gone = Skipped(display(_moved(above, real, typed), self._work_dir), "changed while it was walked")
+                gone = Skipped(display(moved(above, real, typed), self._work_dir), "changed while it was walked")
                 yield gone if is_shown else None
                 continue
             shown_here: set[str] = set()
             for name, node in children:
-                shown = _moved(name, real, typed)
-                names = _names(shown, name)
+                shown = moved(name, real, typed)
+                names = names_of(shown, name)
                 identity = identity_of(name, node)
                 allowed = all(authorize(operation, names, identity=identity, found=True) for operation in operations)
                 shown_here.update([name] if allowed else [])
@@ -272,7 +275,7 @@ class StateBackend(Backend):
     ) -> BinaryIO:
         typed = self._judge_typed(path, operations, authorize)
         place, node = self._present(path)
-        settle(operations, authorize, _names(typed, place.name), place.identity)
+        settle(operations, authorize, names_of(typed, place.name), place.identity)
         _refuse_other(path, place, expect)
         if not isinstance(node, File):
             raise PathIsDirectoryError(path)
@@ -291,12 +294,12 @@ class StateBackend(Backend):
     ) -> AbstractContextManager[BinaryIO]:
         typed = self._judge_typed(path, operations, authorize)
         place = self._locate(path)
-        _ask_each(("write",), authorize, place.missing[:-1])
-        settle(operations, authorize, _names(typed, place.name), place.identity)
+        ask_each(("write",), authorize, place.missing[:-1])
+        settle(operations, authorize, names_of(typed, place.name), place.identity)
         _refuse_other(path, place, expect)
         if isinstance(place.node, Directory):
             raise PathIsDirectoryError(path)
-        return self._writing(path, place, expect, mode)
+        return self._writing(path, place, place.identity if is_approved(authorize) else expect, mode)
 
     @contextmanager
     def _writing(self, path: str, judged: Place, expect: Identity | None, mode: int | None) -> Iterator[BinaryIO]:
@@ -312,8 +315,8 @@ class StateBackend(Backend):
     def _mkdir(self, path: str, *, operations: Operations, authorize: Authorize, mode: int | None = None) -> None:
         typed = self._judge_typed(path, operations, authorize)
         place = self._locate(path)
-        _ask_each(operations, authorize, place.missing[:-1])
-        settle(operations, authorize, _names(typed, place.name), place.identity)
+        ask_each(operations, authorize, place.missing[:-1])
+        settle(operations, authorize, names_of(typed, place.name), place.identity)
         with self._lock:
             now = self._find_again(path, place, exist=False)
             if isinstance(now.node, File):
@@ -330,8 +333,8 @@ class StateBackend(Backend):
         place, _ = self._present(path)
         self._refuse_base(path, place)
         entries = self._entries(place) if recursive else []
-        _ask_each(operations, authorize, entries)
-        settle(operations, authorize, _names(typed, place.name), place.identity)
+        ask_entries(operations, authorize, entries, place.name, typed, place.name)
+        settle(operations, authorize, names_of(typed, place.name), place.identity)
         with self._lock:
             now = self._find_again(path, place, exist=True)
             if not recursive and isinstance(now.node, Directory) and now.node.entries:
@@ -346,11 +349,11 @@ class StateBackend(Backend):
         place, node = self._present(source)
         with self._lock:
             goal = self._goal(target, new, node)
-        authorize("write", _names(new, goal.name))
+        authorize("write", names_of(new, goal.name))
         entries = self._entries(place)
-        _ask_each(operations, authorize, entries)
-        _ask_each(("write",), authorize, [_moved(name, place.name, goal.name) for name in entries])
-        settle(operations, authorize, _names(old, place.name), place.identity)
+        ask_entries(operations, authorize, entries, place.name, old, place.name)
+        ask_entries(("write",), authorize, entries, place.name, new, goal.name)
+        settle(operations, authorize, names_of(old, place.name), place.identity)
         self._refuse_base(source, place)
         with self._lock:
             now = self._find_again(source, place, exist=True)
@@ -366,22 +369,6 @@ class StateBackend(Backend):
         place = self._find(path)
         name = join(place.name.rpartition("/")[0], typed.rpartition("/")[2])
         return Place(name, None, place.parent, (name,)) if place.node is node and place.name != name else place
-
-
-def _names(typed: str, real: str) -> tuple[str, ...]:
-    return (typed,) if typed == real else (typed, real)
-
-
-def _ask_each(operations: Operations, authorize: Authorize, names: Sequence[str]) -> None:
-    for name in names:
-        for operation in operations:
-            authorize(operation, (name,))
-
-
-def _moved(name: str, top: str, other: str) -> str:
-    """Return *name*, which lies beneath *top* or is it, as it is called beneath *other*."""
-    rest = relative(name, top)
-    return join(other, rest) if rest else other
 
 
 def _refuse_goal(old: str, path: str, source: Place, goal: Place) -> None:
