@@ -498,7 +498,8 @@ class Sandbox(Backend, CommandPrimitives):
             CommandTimeoutError: it ran over its limit; its whole tree is dead, and ``.result``
                 holds what it printed until then.
             CommandFailedError: *check* is set and the exit code is not 0.
-            UnsupportedError: an option that this backend cannot hold.
+            UnsupportedError: an option that this backend cannot hold, or a command from within *on_output* where
+                commands run one at a time.
         """
         request = arguments.command(
             command,

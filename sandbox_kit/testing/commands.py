@@ -232,6 +232,22 @@ class OutputConformance(SandboxTests):
             sandbox.execute("echo x; sleep 60", on_output=stop, timeout=self.hang_guard)
         assert sandbox.execute("echo again").stdout == "again\n"
 
+    def test_a_command_from_within_a_listener_runs_or_is_refused(self, sandbox: Sandbox) -> None:
+        """One that would have to wait for the end of the command that it listens to is UnsupportedError."""
+        heard: list[str] = []
+
+        def listen(stream: str, text: str) -> None:
+            try:
+                heard.append(sandbox.execute("echo inner", timeout=self.hang_guard).stdout)
+            except UnsupportedError as error:
+                heard.append(str(error))
+
+        result = sandbox.execute("echo outer; exit 3", on_output=listen, timeout=self.hang_guard)
+        assert (result.stdout, result.exit_code) == ("outer\n", 3)
+        assert heard
+        assert all(heard)
+        assert sandbox.execute("echo again").stdout == "again\n"
+
     def test_an_interrupt_ends_the_command_and_leaves_the_sandbox(self, sandbox: Sandbox) -> None:
         def interrupt(stream: str, text: str) -> None:
             raise KeyboardInterrupt

@@ -28,6 +28,7 @@ from tests.shell.backends import LocalShellFiles
 from tests.shell.pipes import PipeDuplex
 
 ROUNDS = 50
+MV = shutil.which("mv")
 SCRIPT = b"touch pwned; echo pwned >pwned; exit 0\n"
 
 
@@ -163,6 +164,27 @@ def test_bytes_that_stop_half_way_replace_nothing(files: LocalShellFiles, root: 
         time.sleep(0.01)
     assert os.listdir(root) == ["f"]
     assert files.read("f") == "kept"
+
+
+@pytest.mark.parametrize("path", ["f", "d/e/new"])
+@pytest.mark.parametrize("size", [3, 100_000])
+@pytest.mark.needs("dash")
+def test_a_shell_that_dies_before_the_new_file_has_its_place_leaves_nothing(
+    tmp_path: Path, path: str, size: int
+) -> None:
+    tools, root = tmp_path / "tools", tmp_path / "root"
+    for made in (tools, root):
+        made.mkdir()
+    (tools / "mv").write_text(f'#!/bin/sh\n[ ! -e {tmp_path}/armed ] || exec kill -9 "$PPID"\nexec {MV} "$@"\n')
+    (tools / "mv").chmod(0o755)
+    files = LocalShellFiles(root, "dash", path=f"{tools}:{os.defpath}")
+    files.write("f", "kept")
+    (tmp_path / "armed").touch()
+    with pytest.raises(SandboxUnavailableError):
+        files.write(path, "x" * size)
+    assert os.listdir(root) == ["f"]
+    assert files.read("f") == "kept"
+    files.close()
 
 
 def test_a_dead_shell_is_replaced(files: LocalShellFiles) -> None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from sandbox_kit.backends.shell.line import Line
 from sandbox_kit.backends.shell.loop import Call, Loop
 from sandbox_kit.backends.shell.spool import new_spool
-from sandbox_kit.errors import SandboxError
+from sandbox_kit.errors import SandboxError, SandboxUnavailableError
 from sandbox_kit.output import Stream
 from sandbox_kit.streams import CHUNK
 
@@ -44,12 +44,13 @@ class Flow:
         self._failure: SandboxError | None = None
         self._call: Call | None = None
         self._hurried = False
+        self._spooling = False
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield what is printed, in pieces; closing it ends the function.
 
         Raises:
-            SandboxUnavailableError: the loop is gone.
+            SandboxUnavailableError: the loop is gone, or what it said when it was drained could not be kept.
             SandboxTimeoutError: nothing came for too long.
         """
         with ExitStack() as stack:
@@ -62,7 +63,6 @@ class Flow:
             yield from self._taken()
         if self._spool is not None:
             with self._spool:
-                self._spool.seek(0)
                 yield from iter(self._spooled, b"")
         if self._failure is not None:
             raise self._failure
@@ -75,12 +75,28 @@ class Flow:
                 self._drain(self._call)
 
     def _drain(self, call: Call) -> None:
-        self._spool = new_spool()
+        self._spooling = True
         call.deadline = monotonic() + self._patience
+        try:
+            self._spool_rest(call)
+        except OSError as error:
+            self._drop_spool()
+            self.code = None
+            self._failure = SandboxUnavailableError(f"what was still to come could not be kept on the host: {error}")
+
+    def _spool_rest(self, call: Call) -> None:
         try:
             self.code = call.finish()
         except SandboxError as error:
             self._failure = error
+        if self._spool is not None:
+            self._spool.seek(0)
+
+    def _drop_spool(self) -> None:
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            with suppress(OSError):
+                spool.close()
 
     def _spooled(self) -> bytes:
         assert self._spool is not None
@@ -88,10 +104,11 @@ class Flow:
 
     def _take(self, stream: Stream, data: bytes) -> None:
         if stream == "stdout":
-            if self._spool is None:
-                self._ready.append(data)
-            else:
+            if self._spooling:
+                self._spool = self._spool or new_spool()
                 self._spool.write(data)
+            else:
+                self._ready.append(data)
 
     def _taken(self) -> list[bytes]:
         taken, self._ready = self._ready, []
@@ -105,12 +122,13 @@ class Flow:
                 return True
             if self._hurried and not call.done:
                 self._drain(call)
-            elif not call.done:
+                return True
+            if not call.done:
                 call.deadline = monotonic() + self._patience
                 call.step()
             if call.done:
                 self.code = call.finish()
-            return call.done or self._failure is not None
+            return call.done
 
     def _end(self, loop: Loop) -> None:
         """See that the function has ended, whether its reader went to the end or not."""

@@ -54,7 +54,9 @@ def open_file(reading: Reading, way: str, judge: Callable[[Spot], None], *, judg
 
 
 class RangedFile(io.RawIOBase):
-    """A file that was judged, read by ranges of growing size that are streams; between two of them it holds nothing.
+    """A file that was judged, read by ranges that are streams; between two of them it holds nothing.
+
+    Each range is longer than the one before; after a seek they are short again.
 
     Args:
         reading: finds it again.
@@ -135,6 +137,7 @@ class RangedFile(io.RawIOBase):
         """
         if self._at != self._start + len(self._held):
             self._stop()
+            self._size = FIRST // _GROWTH
         self._held, self._start, self._ended = memoryview(b""), self._at, False
         while not self._held and not self._ended:
             self._take(self._range or self._begin(wanted))

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from sandbox_kit.backends.shell.lending import Lending, signal
 from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.backends.shell.stock import SWEEP, Shell, Stock, nowhere
-from sandbox_kit.errors import SandboxError, SandboxTimeoutError, SandboxUnavailableError
+from sandbox_kit.errors import SandboxError, SandboxTimeoutError, SandboxUnavailableError, UnsupportedError
 from sandbox_kit.host.turns import Turns
 
 __all__ = ["Shells"]
@@ -35,6 +35,20 @@ _SWEPT_WITHIN = 2.0
 """Seconds that a shell which another may disturb has for a sweep."""
 
 
+class _Own(threading.local):
+    """The turns of the calling thread: what it calls from within one, another would keep from its own.
+
+    Attributes:
+        turns: who has each, by its key.
+    """
+
+    def __init__(self) -> None:
+        self.turns: dict[str, Shells] = {}
+
+
+_own = _Own()
+
+
 class Shells:
     """Runs commands in shells that it opens when they are needed, and keeps.
 
@@ -50,6 +64,7 @@ class Shells:
         self, open_loop: Callable[[], Loop], in_company: Callable[[], bool], end_all: Callable[[], None], key: str
     ) -> None:
         self._stock = Stock(open_loop)
+        self._key = key
         self._turns = Turns(key, self._stock.forget)
         self._lending = Lending(self._stock, self._turns)
         self._in_company = in_company
@@ -63,13 +78,15 @@ class Shells:
         """Whether a command of the user runs."""
         return self._turn.locked()
 
-    def run(self, body: str, take: Take, deadline: float | None) -> int:
+    def run(self, body: str, take: Take, deadline: float | None, *, listening: bool = False) -> int:
         """Run a script that untrusted commands are a part of, and end all that it leaves running.
 
         Args:
             body: as for :meth:`Loop.call`; it reads nothing.
             take: the same.
             deadline: on the clock of :func:`time.monotonic`; it counts the wait for commands before this one.
+            listening: whether *take* may use the sandbox. The shell is then held back from the start: that the command
+                has ended is heard of only when *take* returns.
 
         Returns:
             The exit code.
@@ -77,13 +94,14 @@ class Shells:
         Raises:
             SandboxTimeoutError: the deadline came. Whatever the script had started is dead.
             SandboxUnavailableError: the shell, the sandbox or what runs it is gone; the same.
+            UnsupportedError: the calling thread takes the output of a command whose end it would wait for.
         """
         with self._my_turn(deadline):
             shell = self._take_clean()
             self._left = self._heard = True
             with self._stock.change:
-                held = "hold=1" if self._lending.any else ":"
-                self._stock.running = shell
+                held = "hold=1" if listening or self._lending.any else ":"
+                self._stock.running = None if listening else shell
             proof = secrets.randbits(128)
             script = shell.taught(_COMMAND.format(held=held, body=body, proof=proof))
             call = shell.loop.call(script, take, deadline, on_silence=lambda: self._wake(shell))
@@ -97,6 +115,7 @@ class Shells:
 
         Raises:
             SandboxTimeoutError: the deadline came before the turn.
+            UnsupportedError: as :meth:`run`.
         """
         with self._my_turn(deadline):
             self._left = self._heard = True
@@ -105,13 +124,23 @@ class Shells:
             finally:
                 self._settle(self._stock.take(), swept=False)
 
-    def lease(self, drain: Callable[[], None] | None = None) -> AbstractContextManager[Loop]:
+    def lease(
+        self, drain: Callable[[], None] | None = None, within: float | None = None
+    ) -> AbstractContextManager[Loop]:
         """A shell for the calling thread alone, for scripts that run nothing untrusted.
 
         Args:
             drain: called when a command has ended and needs this shell's end: takes all that is still to come.
+            within: how long to wait for the turn of another handle, in seconds.
+
+        Raises:
+            UnsupportedError: the calling thread takes the output of another handle's command.
         """
-        return self._lending.lease(drain)
+        if _own.turns.get(self._key, self) is not self:
+            raise UnsupportedError(
+                "on_output of a command cannot use another handle on the same sandbox as the same user"
+            )
+        return self._lending.lease(drain, within)
 
     def close(self) -> None:
         """Let go of every shell."""
@@ -196,13 +225,20 @@ class Shells:
     @contextmanager
     def _my_turn(self, deadline: float | None) -> Generator[None, None, None]:
         """One command at a time; what it leaves after an error is ended, at the latest before the next."""
+        if self._key in _own.turns:
+            raise UnsupportedError(
+                "on_output of a command cannot execute another of the same user, which waits for the end of the first: "
+                "execute it when the first has returned, or use spawn()"
+            )
         timeout = -1 if deadline is None else max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))
         if not self._turn.acquire(timeout=timeout):
             raise SandboxTimeoutError("other commands had the sandbox until the time limit")
         try:
-            with self._turns.call(deadline):
+            _own.turns[self._key] = self
+            with self._turns.call(deadline, command=True):
                 yield from self._clean_turn()
         finally:
+            _own.turns.pop(self._key, None)
             self._turn.release()
 
     def _clean_turn(self) -> Generator[None, None, None]:

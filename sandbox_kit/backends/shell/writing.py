@@ -61,20 +61,20 @@ k_take() {
 
 k_fill() { if [ "$1" ]; then k_take "$1" "$2"; else printf "$k_text" || { rm -f -- "./$2"; return 1; }; fi; }
 
-# DIRECTORY FRESH COUNT UMASK [NAME MODE [TEXT]]: make a new file, and give it its place if it has one;
+# DIRECTORY FRESH COUNT UMASK [NAME MODE JUDGED [TEXT]]: make a new file, and give it its place if it has one;
 # without a COUNT it holds TEXT, a format of printf
 k_put() {
 	k_at "$1" || return
-	k_tmp=$2 k_text=$7
+	k_tmp=$2 k_text=$8
 	umask "${4:-$k_umask}"
 	set -C
 	{ set +C; umask "$k_umask"; k_fill "$3" "$2" && k_moded "$6"; } 2>&8 >"./$2" || {
 		set +C; umask "$k_umask"; k_failed; return
 	}
-	[ ! "$5" ] || k_fit "$2" "$5"
+	[ ! "$5" ] || k_fit "$2" "$5" "$7"
 }
 
-# DIRECTORY FRESH COUNT [NAME MODE]: add to that file
+# DIRECTORY FRESH COUNT [NAME MODE JUDGED]: add to that file
 k_add() {
 	k_at "$1" || return
 	k_tmp=$2
@@ -82,17 +82,19 @@ k_add() {
 		[ "$(stat -c %d:%i -- "./$2")" = "$(stat -L -c %d:%i /proc/self/fd/7)" ] || { k_stop c ''; return; }
 		{ k_take "$3" "$2" && k_moded "$5"; } 2>&8 >>/proc/self/fd/7 || { k_failed; return; }
 	} 7<"./$2" || { k_failed; return; }
-	[ ! "$4" ] || k_fit "$2" "$4"
+	[ ! "$4" ] || k_fit "$2" "$4" "$6"
 }
 
 # MODE: give it to the new file, by its descriptor
 k_moded() { [ ! "$1" ] || LC_ALL=C chmod "$1" /proc/self/fd/1 || { rm -f -- "./$k_tmp"; return 1; }; }
 
-# FRESH NAME: give the new file its place
+# FRESH NAME JUDGED: give the new file its place; with JUDGED only that one's, or for 0 one where nothing is
 k_fit() {
-	if [ -f "./$1" ] && [ ! -L "./$1" ]; then k_replace "$1" "$2"; else k_stop c ''; fi ||
-		{ rm -f -- "./$1"; return 1; }
+	if [ -f "./$1" ] && [ ! -L "./$1" ] && { [ ! "$3" ] || k_same "$2" "$3"; }; then k_replace "$1" "$2"
+	else k_stop c ''
+	fi || { rm -f -- "./$1"; return 1; }
 }
+k_same() { if k_there "$1"; then [ "$(stat -c %d:%i -- "./$1")" = "$2" ]; else [ "$2" = 0 ]; fi; }
 k_replace() {
 	k_move "$1" "$2" 2>/dev/null && return
 	k_x=$(k_move "$1" "$2" 2>&1) && return
@@ -144,19 +146,28 @@ def functions(tools: Tools) -> str:
 
 
 @contextmanager
-def writing(line: Line, path: str, spot: Spot, mode: int | None) -> Generator[BinaryIO, None, None]:
+def writing(
+    line: Line, path: str, spot: Spot, mode: int | None, *, strict: bool = False
+) -> Generator[BinaryIO, None, None]:
     """Give a file to write to; when the block ends well, its content is what *spot* holds.
 
     A new file takes its place in one step. Where that cannot be (a hard link would part, the
     directory is not writable, the owner would change) the bytes are collected first and then
     written in place. After an error the directories that were made for it are gone again.
 
+    Args:
+        mode: what the file has in the end; None for the mode that it had.
+        strict: whether no other file than that of *spot* may be replaced; it is compared right before.
+
     Raises:
         PathError: of the kind that the sandbox's tools tell.
         SandboxConflictError: something else took the place of the file, or of its new content.
     """
     made = make_directories(line, path, spot.parent, spot.rest[:-1])
-    target = (_Fresh if _is_replaceable(line, path, spot) else _InPlace)(line, path, spot, mode)
+    if _is_replaceable(line, path, spot):
+        target: _Target = _Fresh(line, path, spot, mode, strict)
+    else:
+        target = _InPlace(line, path, spot, mode)
     try:
         yield cast(BinaryIO, target)
         target.finish()
@@ -227,11 +238,13 @@ def _parts(pieces: Sequence[bytes | bytearray]) -> Iterator[memoryview]:
 class _Fresh(_Target):
     """A new file beside the one that it is to replace."""
 
-    def __init__(self, line: Line, path: str, spot: Spot, mode: int | None) -> None:
+    def __init__(self, line: Line, path: str, spot: Spot, mode: int | None, strict: bool) -> None:
         super().__init__(line, path, spot, mode)
+        self._judged = _identity(spot) if strict else ""
         self._held: list[bytes | bytearray] = []
         self._size = 0
         self._begun = False
+        self._loose = False
         self._kept = stat.S_IMODE(spot.stat.mode) if mode is None and spot.stat is not None else mode
         self._mask = "" if self._kept is None else f"{_ALL & ~self._kept:o}"
 
@@ -258,18 +271,19 @@ class _Fresh(_Target):
 
     def finish(self) -> None:
         mode = "" if self._kept is None or not self._kept & ~_PLAIN else f"{self._kept:o}"
-        self._put(self._spot.name, mode)
-        self._begun = False
+        self._put(self._spot.name, mode, self._judged)
+        self._loose = False
 
     def discard(self) -> None:
-        if self._begun:
+        if self._loose:
             with suppress(SandboxError):
                 self._line.act(call("k_drop", self._directory, self._word))
 
     def _put(self, *place: str) -> None:
-        """Send what is held; with its *place*, name and mode, the file is complete."""
+        """Send what is held; with its *place*, name, mode and what was there, the file is complete."""
         held, self._held = self._held, []
         size, self._size = self._size, 0
+        self._loose = True
         if place and not self._begun and size <= _SHORT and self._put_text(b"".join(held), *place):
             return
         if self._begun:
@@ -289,6 +303,11 @@ class _Fresh(_Target):
         return True
 
 
+def _identity(spot: Spot) -> str:
+    """Return what the shell knows the file of *spot* by."""
+    return "0" if spot.stat is None else f"{spot.stat.device}:{spot.stat.inode}"
+
+
 def _format(data: bytes) -> str:
     """Return the format that has printf print *data*."""
     return "".join(map(_ESCAPES.__getitem__, data))
@@ -305,16 +324,13 @@ class _InPlace(_Target):
         return self._spool.write(data)
 
     def finish(self) -> None:
-        file = self._spot.stat
-        assert file is not None
         size = self._spool.tell()
         self._spool.seek(0)
         mode = "" if self._mode is None else f"{self._mode:o}"
         for start in range(0, max(size, 1), _CHUNK):
             data = self._spool.read(_CHUNK)
             end = (size, mode) if start + _CHUNK >= size else ("", "")
-            identity = f"{file.device}:{file.inode}"
-            place = (self._directory, self._spot.name, identity)
+            place = (self._directory, self._spot.name, _identity(self._spot))
             self._send(call("k_over", *place, start // _BLOCK, len(data), self._word, *end), [data])
 
     def close(self) -> None:
