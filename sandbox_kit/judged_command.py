@@ -59,7 +59,7 @@ class JudgedCommand:
         """What an approval holds for, but for the directory: another text for whatever may do something else."""
         command = self._command
         stdin = sha256(command.stdin).digest() if isinstance(command.stdin, bytes) else self._has_input
-        parts = (command.line is None, command.argv, sorted(command.env.items()), command.user, stdin)
+        parts = (self._unconfined, command.line is None, command.argv, sorted(command.env.items()), command.user, stdin)
         return sha256(repr(parts).encode()).hexdigest()
 
     @property
@@ -79,6 +79,8 @@ class JudgedCommand:
             told.append(f"as user {command.user}")
         if self._has_input:
             told.append("with standard input")
+        if self._unconfined:
+            told.append("not confined: the kernel hides nothing from it")
         return told
 
     @property

@@ -38,6 +38,9 @@ _SLOT = 16
 """Bytes for each thing in the file that processes share: the last holder's id, and whether somebody waits."""
 
 _FREE, _WANTED = b"\0", b"\1"
+_UNKNOWN = b"unknown"
+"""Nobody's id: whoever comes next has to take it that another had the thing."""
+
 _HELD = (errno.EAGAIN, errno.EACCES)
 
 
@@ -167,6 +170,7 @@ class _Place:
             if _shared.exchange(self._slot, holder.id) != holder.id or last not in (b"", holder.id):
                 holder.on_displaced()
         except BaseException:
+            self._last = _UNKNOWN
             _shared.release(self._slot)
             raise
         self.holder = holder

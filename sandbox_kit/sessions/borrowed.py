@@ -194,8 +194,9 @@ class BorrowedSandbox(ForwardingSandbox):
             raise UnsupportedError(f"session {self._session_id}: rules cannot be held for the commands of its sandbox")
 
     def _confines(self, ruleset: PermissionRuleset) -> bool:
-        """As in the contract; of a session that is not open by this handle, what its sandbox could do when it was."""
-        if self not in self._entry().borrowers:
+        """As in the contract; of a session that is not open by this handle, or sleeps, what its sandbox could do."""
+        entry = self._entry()
+        if self not in entry.borrowers or entry.sandbox is None:
             return self._place[1].commands == "confined"
         return super()._confines(ruleset)
 

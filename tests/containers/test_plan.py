@@ -6,11 +6,10 @@ import stat
 from collections.abc import Iterator
 
 import pytest
-from attrs import evolve
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from sandbox_kit.backends.docker.plan import Known, Outside, Plan, make_plan
+from sandbox_kit.backends.docker.plan import Outside, Plan, make_plan
 from sandbox_kit.backends.shell.listing import Found
 from sandbox_kit.backends.shell.spots import Stat
 from sandbox_kit.errors import PolicyError, UnsupportedError
@@ -94,21 +93,10 @@ def test_a_plan_hides_and_freezes_what_the_rules_say(
 
 def test_what_was_hidden_before_is_hidden_under_another_name() -> None:
     tree: dict[str, object] = {"renamed": "file", "directory": {"inside": "file"}}
-    known = {Known.of(each) for each in found(tree) if each.name in ("renamed", "directory")}
+    known = {(each.stat.device, each.stat.inode) for each in found(tree) if each.name in ("renamed", "directory")}
     plan = make_plan(found(tree), JointMasks([masks([], [])]), WORK_DIR, Outside(), known)
     assert plan.hidden == ("/workspace/directory", "/workspace/renamed")
     assert plan.masked == known
-
-
-def test_another_file_with_the_inode_of_a_hidden_one_is_not_hidden() -> None:
-    tree: dict[str, object] = {"new": "file"}
-    known = {evolve(Known.of(each), mtime=each.stat.mtime - 1) for each in found(tree)}
-    assert make_plan(found(tree), JointMasks([masks([], [])]), WORK_DIR, Outside(), known) == Plan()
-
-
-def test_what_was_known_is_told_as_text() -> None:
-    known = Known(2049, 17, 1700000000.1234567)
-    assert Known.parsed(str(known)) == known
 
 
 def test_too_many_masks_are_refused_with_their_number() -> None:

@@ -98,3 +98,22 @@ def test_auto_runs_what_no_rule_of_paths_needs_confined(tmp_path: Path, monkeypa
     with guarding(Machine(tmp_path), COMMANDS_ALONE) as guarded:
         lose(monkeypatch)
         assert guarded.execute("echo hi").stdout == "hi\n"
+
+
+def test_an_approval_of_a_confined_command_does_not_hold_for_an_unconfined_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def ask(operation: str, target: str, reason: str) -> bool:
+        asked.append(reason)
+        return True
+
+    rules = evolve(PATHS, execute=OperationPermissions(rules=[PermissionRule("true*", "ask")]))
+    with guarding(Machine(tmp_path), rules, ask=ask) as guarded:
+        for _ in range(2):
+            guarded.execute("true")
+        lose(monkeypatch)
+        guarded.execute("true")
+    assert len(asked) == 2
+    assert "not confined" in asked[1]

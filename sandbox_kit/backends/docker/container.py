@@ -15,7 +15,7 @@ from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
 from sandbox_kit.backends.docker.hosting import host_config
 from sandbox_kit.backends.docker.ownership import ID, container_labels
-from sandbox_kit.backends.docker.plan import Known, Plan
+from sandbox_kit.backends.docker.plan import Identity, Plan
 from sandbox_kit.backends.docker.preparing import Prepared
 from sandbox_kit.backends.docker.pulling import look_up
 from sandbox_kit.backends.docker.terms import Terms
@@ -120,8 +120,11 @@ def _take_apart(engine: Engine, container: str, sandbox_id: str, terms: Terms) -
     if terms.persist:
         with translated():
             engine.api.commit(container, repository=_KEPT, tag=sandbox_id)
-    with suppress(SandboxConflictError), missing_is_fine():
-        engine.api.remove_container(container, v=True)
+    try:
+        with missing_is_fine():
+            engine.api.remove_container(container, v=True)
+    except SandboxConflictError:
+        drop_kept(engine, sandbox_id)
 
 
 def _kept_image(engine: Engine, sandbox_id: str, terms: Terms) -> str | None:
@@ -131,11 +134,12 @@ def _kept_image(engine: Engine, sandbox_id: str, terms: Terms) -> str | None:
     return str(found["Id"]) if found is not None and ours else None
 
 
-def known_masks(engine: Engine, name: str) -> frozenset[Known]:
-    """What was masked in a container; nothing where there is none."""
+def known_masks(engine: Engine, name: str) -> frozenset[Identity]:
+    """Device and inode of what was masked in a container; nothing where there is none."""
     found = _look_up(engine, name)
     told = (found["Config"]["Labels"] or {}).get(MASKED, "") if found else ""
-    return frozenset(Known.parsed(each) for each in told.split(",") if each)
+    pairs = (pair.partition(":") for pair in told.split(",") if pair)
+    return frozenset((int(device), int(inode)) for device, _, inode in pairs)
 
 
 def _make(
@@ -265,7 +269,7 @@ def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: P
 
 def _plan_labels(plan: Plan) -> dict[str, str]:
     """Those of what is masked; given where nothing is, too, as the image of a kept container has its own."""
-    return {PLAN: plan.digest(), MASKED: ",".join(sorted(map(str, plan.masked)))}
+    return {PLAN: plan.digest(), MASKED: ",".join(f"{device}:{inode}" for device, inode in sorted(plan.masked))}
 
 
 def start(engine: Engine, container: str) -> None:

@@ -18,39 +18,10 @@ from sandbox_kit.joint_masks import JointMasks
 from sandbox_kit.paths import join, within
 from sandbox_kit.rules.masks import SYSTEM_TREE
 
-__all__ = ["Identity", "Known", "Outside", "Plan", "make_plan", "protected", "unlisted"]
+__all__ = ["Identity", "Outside", "Plan", "make_plan", "protected", "unlisted"]
 
 Identity = tuple[int, int]
 """Device and inode."""
-
-
-@frozen
-class Known:
-    """What was hidden, to know it under another name.
-
-    Attributes:
-        device, inode: which it is.
-        mtime: in seconds since the epoch; commands cannot change what they cannot see, and another file of that
-            inode has another one.
-    """
-
-    device: int
-    inode: int
-    mtime: float
-
-    @classmethod
-    def of(cls, found: Found) -> Known:
-        """What a walk met."""
-        return cls(found.stat.device, found.stat.inode, found.stat.mtime)
-
-    @classmethod
-    def parsed(cls, text: str) -> Known:
-        """The reverse of ``str``."""
-        device, inode, mtime = text.split(":")
-        return cls(int(device), int(inode), float(mtime))
-
-    def __str__(self) -> str:
-        return f"{self.device}:{self.inode}:{self.mtime!r}"
 
 
 _MOST = 4096
@@ -86,8 +57,8 @@ class Plan:
             directories that keep their names, and what may be changed in a directory that may not.
         frozen: whether the workspace as a whole is read-only.
         outside: what is masked elsewhere.
-        masked: all that is hidden in the workspace.
-        fixed: device and inode of all that something is mounted on: a mount goes with the file that it is on.
+        masked: device and inode of all that is hidden in the workspace.
+        fixed: the same of all that something is mounted on: a mount goes with the file that it is on.
     """
 
     hidden: tuple[str, ...] = ()
@@ -95,7 +66,7 @@ class Plan:
     again: Mapping[str, bool] = field(factory=dict)
     frozen: bool = False
     outside: Outside = field(factory=Outside)
-    masked: frozenset[Known] = field(default=frozenset(), eq=False)
+    masked: frozenset[Identity] = field(default=frozenset(), eq=False)
     fixed: frozenset[Identity] = field(default=frozenset(), eq=False)
 
     @property
@@ -116,7 +87,7 @@ class Plan:
 
 
 def make_plan(
-    found: Iterable[Found], rules: JointMasks, work_dir: str, outside: Outside, known: Collection[Known] = ()
+    found: Iterable[Found], rules: JointMasks, work_dir: str, outside: Outside, known: Collection[Identity] = ()
 ) -> Plan:
     """Judge every entry of a workspace.
 
@@ -161,13 +132,13 @@ def _check_places(places: Collection[str]) -> None:
 class _Judge:
     """The walk of a workspace, one entry after the other, parents first."""
 
-    def __init__(self, rules: JointMasks, work_dir: str, known: frozenset[Known]) -> None:
+    def __init__(self, rules: JointMasks, work_dir: str, known: frozenset[Identity]) -> None:
         self._rules = rules
         self._work_dir = work_dir
         self._known = known
         self._frozen = {"": rules.read_only(work_dir)}
         self._gone: set[str] = set()
-        self._hidden: dict[str, Known] = {}
+        self._hidden: dict[str, Identity] = {}
         self._read_only: list[str] = []
         self._writable: list[str] = []
         self._fixed: set[Identity] = set()
@@ -185,7 +156,7 @@ class _Judge:
 
     def _judge(self, found: Found, name: str, frozen_here: bool) -> None:
         if self._is_hidden(found, name):
-            self._hidden[name] = Known.of(found)
+            self._hidden[name] = (found.stat.device, found.stat.inode)
             if found.stat.is_dir:
                 self._gone.add(found.name)
             return
@@ -197,7 +168,7 @@ class _Judge:
             (self._read_only if frozen_there else self._writable).append(name)
 
     def _is_hidden(self, found: Found, name: str) -> bool:
-        if Known.of(found) in self._known:
+        if (found.stat.device, found.stat.inode) in self._known:
             return True
         if found.stat.is_dir:
             return found.closed or (self._rules.hidden(name) and self._rules.hidden_whole(name))
@@ -216,7 +187,7 @@ class _Judge:
             frozen=self._frozen[""],
             outside=outside,
             masked=frozenset(self._hidden.values()),
-            fixed=frozenset((each.device, each.inode) for each in self._hidden.values()) | self._fixed,
+            fixed=frozenset(self._hidden.values()) | self._fixed,
         )
 
 

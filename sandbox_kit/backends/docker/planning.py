@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from sandbox_kit.backends.docker import leases
-from sandbox_kit.backends.docker.plan import Known, Outside, Plan, make_plan, protected, unlisted
+from sandbox_kit.backends.docker.plan import Identity, Outside, Plan, make_plan, protected, unlisted
 from sandbox_kit.backends.docker.shellcopy import PLACE
 from sandbox_kit.backends.shell.line import Line
 from sandbox_kit.backends.shell.listing import Listing
@@ -24,7 +24,7 @@ _NEEDED = ("/bin/sh", PLACE, leases.PLACE)
 """Without these no command starts."""
 
 
-def plan_masks(line: Line, work_dir: str, rules: JointMasks, known: Collection[Known]) -> Plan:
+def plan_masks(line: Line, work_dir: str, rules: JointMasks, known: Collection[Identity]) -> Plan:
     """Return what to mask in a container.
 
     Args:

@@ -14,7 +14,7 @@ from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.building import build
 from sandbox_kit.backends.docker.engine import Engine, connect
 from sandbox_kit.backends.docker.files import Aside, DockerFiles
-from sandbox_kit.backends.docker.plan import Known, Plan
+from sandbox_kit.backends.docker.plan import Identity, Plan
 from sandbox_kit.backends.docker.planning import plan_masks
 from sandbox_kit.backends.docker.preparing import Prepared, prepare
 from sandbox_kit.backends.docker.proof import prove, prove_sources
@@ -130,9 +130,8 @@ def _planned(
         known = containers.known_masks(engine, name)
         try:
             plan = _plan(files, terms, masks, known)
-            fixed = plan.fixed | {(each.device, each.inode) for each in known}
             try:
-                yield plan, Aside(running, plan.outside.hidden, fixed)
+                yield plan, Aside(running, plan.outside.hidden, plan.fixed | known)
             except InvalidArgumentError as error:
                 if _plan(files, terms, masks, known) == plan:
                     raise
@@ -141,7 +140,7 @@ def _planned(
             files._aside = None
 
 
-def _plan(files: DockerFiles, terms: Terms, masks: tuple[MaskSource, ...], known: frozenset[Known]) -> Plan:
+def _plan(files: DockerFiles, terms: Terms, masks: tuple[MaskSource, ...], known: frozenset[Identity]) -> Plan:
     rules = JointMasks([each.masks() for each in masks])
     return plan_masks(files._line_to("/"), terms.work_dir, rules, known)
 

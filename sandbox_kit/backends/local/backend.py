@@ -288,9 +288,10 @@ class LocalBackend(Backend):
         spot = self._pin(source, operations, authorize, follow=False)
         info = _described(spot, source, operations, authorize)
         authorize("write", _names(new_typed, new.real))
+        judged = []
         if stat.S_ISDIR(info.st_mode):
             names, new_names = _names(typed, spot.real), _names(new_typed, new.real)
-            removal.judge_tree(spot, source, operations, authorize, names, new_names)
+            judged = removal.judge_tree(spot, source, operations, authorize, names, new_names)
         settle(operations, authorize, _names(typed, spot.real), spot.identity)
         self._refuse_root(source, spot)
         if within(new.real, spot.real) and new.real != spot.real:
@@ -299,6 +300,8 @@ class LocalBackend(Backend):
             raise PathExistsError(target)
         if len(new.rest) > 1:
             raise PathNotFoundError(target)
+        if is_approved(authorize):
+            removal.refuse_others(spot, source, judged)
         with told_of(source):
             try:
                 rename_noreplace(spot.parent.fd, spot.name, new.parent.fd, new.name)

@@ -17,7 +17,7 @@ from sandbox_kit.host.trail import DIRECTORY, NOFOLLOW, Trail
 from sandbox_kit.primitives import Authorize, Operations
 from sandbox_kit.types import Identity, Operation
 
-__all__ = ["Judged", "judge_tree", "remove"]
+__all__ = ["Judged", "judge_tree", "refuse_others", "remove"]
 
 
 @frozen
@@ -98,12 +98,11 @@ class _Questions:
     asked: list[tuple[Operation, tuple[str, ...]]]
 
     def ask(self, entry: os.DirEntry[str], below: str) -> None:
-        """Ask for an entry of a directory, unless it is gone; *below* is what its whole names end with."""
-        try:
+        """Ask for an entry of a directory, by its names alone where it is gone; *below* is what these end with."""
+        identity = None
+        with suppress(FileNotFoundError):
             info = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            return
-        identity = Identity(self.asked[0][1][-1] + below, info.st_dev, info.st_ino)
+            identity = Identity(self.asked[0][1][-1] + below, info.st_dev, info.st_ino)
         for operation, tops in self.asked:
             names = (tops[0] + below,) if len(tops) == 1 else (tops[0] + below, tops[1] + below)
             self.authorize(operation, names, identity=identity)
@@ -127,7 +126,29 @@ def remove(spot: Spot, path: str, judged: list[Judged], *, strict: bool) -> None
             raise PathIsDirectoryError(path, "directory is not empty") from error
 
 
+def refuse_others(spot: Spot, path: str, judged: list[Judged]) -> None:
+    """See that an entry, and what was judged beneath it, are still what they were.
+
+    Raises:
+        SandboxConflictError: one is another by now.
+    """
+    with of_its_kind(path):
+        _refuse_another(spot, path)
+        if judged:
+            trail = Trail(Descriptor.open(spot.name, DIRECTORY | NOFOLLOW, spot.parent.fd))
+            for directory in judged:
+                with suppress(FileNotFoundError):
+                    _refuse_others(trail.enter(directory.path), path, directory)
+
+
+def _refuse_another(spot: Spot, path: str) -> None:
+    if spot.info is not None and not os.path.samestat(os.lstat(spot.name, dir_fd=spot.parent.fd), spot.info):
+        raise SandboxConflictError(f"{printable(path)}: replaced since it was judged")
+
+
 def _remove(spot: Spot, path: str, judged: list[Judged], strict: bool) -> None:
+    if strict:
+        _refuse_another(spot, path)
     if spot.info is None or not stat.S_ISDIR(spot.info.st_mode):
         os.unlink(spot.name, dir_fd=spot.parent.fd)
         return

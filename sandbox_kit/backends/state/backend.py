@@ -337,6 +337,8 @@ class StateBackend(Backend):
         settle(operations, authorize, names_of(typed, place.name), place.identity)
         with self._lock:
             now = self._find_again(path, place, exist=True)
+            if is_approved(authorize) and now.identity != place.identity:
+                _refuse_changed(path)
             if not recursive and isinstance(now.node, Directory) and now.node.entries:
                 raise PathIsDirectoryError(path, "directory is not empty")
             self._refuse_unjudged(path, now, entries)
@@ -357,6 +359,8 @@ class StateBackend(Backend):
         self._refuse_base(source, place)
         with self._lock:
             now = self._find_again(source, place, exist=True)
+            if is_approved(authorize) and now.identity != place.identity:
+                _refuse_changed(source)
             free = self._goal(target, new, now.node)
             _refuse_goal(source, target, now, free)
             self._refuse_unjudged(source, now, entries)
