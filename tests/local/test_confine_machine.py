@@ -17,6 +17,7 @@ import pytest
 
 from sandbox_kit.backends.local import base, confine, etc, joiner, locks, namespace, probe, process, scratch
 from sandbox_kit.errors import SandboxUnavailableError, UnsupportedError
+from sandbox_kit.host import private
 
 from .confinement import SECRET, Denials, Workspace, started
 
@@ -127,14 +128,14 @@ class TestOwnDirectory:
         self, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         tmp_path.chmod(mode)
-        monkeypatch.setattr(scratch, "_NAME", str(tmp_path))
+        monkeypatch.setattr(private, "_SHARED", str(tmp_path))
         with pytest.raises(UnsupportedError, match="not a directory of this user alone: commands cannot be confined"):
             scratch.own_directory()
         assert stat.S_IMODE(tmp_path.stat().st_mode) == mode
 
     def test_a_stranger_s_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tmp_path.chmod(0o700)
-        monkeypatch.setattr(scratch, "_NAME", str(tmp_path))
+        monkeypatch.setattr(private, "_SHARED", str(tmp_path))
         assert scratch.own_directory() == str(tmp_path)
         stranger = tmp_path.stat().st_uid + 1
         monkeypatch.setattr(os, "geteuid", lambda: stranger)
@@ -147,13 +148,13 @@ class TestOwnDirectory:
         (tmp_path / "dangling").symlink_to(tmp_path / "missing")
         (tmp_path / "file").touch()
         for name, what in (("link", "a link"), ("dangling", "a link"), ("file", "no directory")):
-            monkeypatch.setattr(scratch, "_NAME", f"{tmp_path}/{name}")
+            monkeypatch.setattr(private, "_SHARED", f"{tmp_path}/{name}")
             with pytest.raises(UnsupportedError, match=f"{name} is {what}: commands cannot be confined"):
                 scratch.own_directory()
         assert not (tmp_path / "missing").exists()
 
     def test_one_that_cannot_be_made_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(scratch, "_NAME", f"{tmp_path}/missing/own")
+        monkeypatch.setattr(private, "_SHARED", f"{tmp_path}/missing/own")
         with pytest.raises(UnsupportedError, match="cannot be made: No such file"):
             scratch.own_directory()
 

@@ -16,6 +16,7 @@ import pytest
 from sandbox_kit.backends.local import LocalSandbox, probe
 from sandbox_kit.backends.local.relay import RelayedSandbox
 from sandbox_kit.errors import (
+    ApprovalRequiredError,
     CommandTimeoutError,
     InvalidArgumentError,
     PathEscapeError,
@@ -169,10 +170,14 @@ class TestConfined:
                 assert not sandbox.exists("ran")
 
     def test_masks_are_refused_once_nothing_can_hold_them(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with guarding(LocalSandbox(root), denying("**/.env")) as sandbox:
+        with LocalSandbox(root) as sandbox:
+            asking = guarding(sandbox, denying("**/.env"))
+            confined_alone = guarding(sandbox, denying("**/.env"), commands="confined")
             monkeypatch.setattr(probe, "can_confine", lambda: REASON)
-            with pytest.raises(UnsupportedError, match=REASON):
-                sandbox.execute("touch ran")
+            with pytest.raises(UnsupportedError, match="commands='confined'"):
+                confined_alone.execute("touch ran")
+            with pytest.raises(ApprovalRequiredError):
+                asking.execute("touch ran")
             assert not sandbox.exists("ran")
 
     def test_temporary_file_systems_are_held_to_their_size(self, root: Path) -> None:
