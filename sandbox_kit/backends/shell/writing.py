@@ -180,7 +180,7 @@ def writing(
 def _is_replaceable(line: Line, path: str, spot: Spot) -> bool:
     if spot.stat is not None:
         fixed = (spot.stat.device, spot.stat.inode) in line.fixed
-        return spot.writable and spot.own and spot.stat.links == 1 and not fixed
+        return spot.writable and spot.own and spot.stat.links <= 1 and not fixed
     if not spot.writable and len(spot.rest) == 1:
         raise PathAccessError(path)
     return True
