@@ -54,17 +54,28 @@ def held(user_box: DockerSandbox) -> Sandbox:
     return guarding(user_box, RULES, commands="inspected")
 
 
-def beside(box: DockerSandbox, command: str, call: Callable[[], object], rounds: int = ROUNDS) -> None:
-    """Call over and over while *command* runs in the background; what the call then raises is its own."""
+def beside(box: DockerSandbox, command: str, call: Callable[[], object], rounds: int = ROUNDS) -> int:
+    """Call over and over while *command* runs in the background, until a few calls end well.
+
+    What a call raises is its own.
+
+    Returns:
+        How many ended well.
+    """
+    well = 0
     with box.spawn(command):
-        for _ in range(rounds):
+        for turn in range(rounds * 20):
             with suppress(SandboxError):
                 call()
+                well += 1
+            if turn >= rounds and well >= 3:
+                break
+    return well
 
 
 def test_no_walk_goes_through_a_link_that_took_a_directorys_place(user_box: DockerSandbox, held: Sandbox) -> None:
     seen: set[str] = set()
-    beside(user_box, EXCHANGE, lambda: seen.update(entry.name for entry in held.glob("**", "d")))
+    assert beside(user_box, EXCHANGE, lambda: seen.update(entry.name for entry in held.glob("**", "d"))) >= 3
     assert "file" in seen
     assert "key" not in seen
 

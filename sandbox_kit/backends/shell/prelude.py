@@ -62,10 +62,12 @@ k_walk() {
 			k_n=$k_c
 			return 0
 		elif [ -d "./$k_c" ]; then
-			cd -P "./$k_c" || { k_stop a "$k_q"; return; }
+			cd -P "./$k_c" || { [ -d "./$k_c" ] || continue; k_stop a "$k_q"; return; }
 			[ "$PWD" = "$k_o/$k_c" ] || { k_stop c "$k_t"; return; }
 			k_q=$k_t
 		elif k_there "$k_c"; then
+			# what came since the tests above is looked at again
+			[ ! -d "./$k_c" ] && [ ! -L "./$k_c" ] || continue
 			k_stop d "$k_q"
 			return
 		else
