@@ -9,9 +9,12 @@ installed are left out.
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
+import socket
 import statistics
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -21,6 +24,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+
+import docker
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -102,7 +107,8 @@ def docker_exec(api: Any, container: str, argv: list[str]) -> bytes:
 def peer_commands(image: str, peers: ExitStack) -> dict[str, Run]:
     """The peers' commands, each on a sandbox that *peers* ends."""
     found: dict[str, Run] = {}
-    for name, start in {"pydantic-ai-backend": pydantic_ai_backend, "llm-sandbox": llm_sandbox}.items():
+    starts = {"pydantic-ai-backend": pydantic_ai_backend, "llm-sandbox": llm_sandbox, "swe-rex, no container": swe_rex}
+    for name, start in starts.items():
         try:
             found[name] = start(image, peers)
         except Exception as error:  # a peer that is missing or fails is said to, and judged no further
@@ -122,10 +128,62 @@ def pydantic_ai_backend(image: str, peers: ExitStack) -> Run:
 def llm_sandbox(image: str, peers: ExitStack) -> Run:
     from llm_sandbox import SandboxSession  # type: ignore[import-not-found]
 
-    session = SandboxSession(lang="python", image=image, keep_template=True, skip_environment_setup=True)
+    session = SandboxSession(
+        lang="python",
+        image=with_command(image, peers),
+        keep_template=True,
+        skip_environment_setup=True,
+        runtime_configs={"network_mode": "none"},
+    )
     session.open()
     peers.callback(session.close)
     return lambda: session.execute_command("echo hi")
+
+
+def with_command(image: str, ends: ExitStack) -> str:
+    """Return the image with a command of its own, which some peers leave to it; *ends* removes it."""
+    api = docker.from_env().api
+    ends.callback(api.close)
+    made = api.create_container(image, ["-"])["Id"]
+    reference = f"{image.partition(':')[0]}-with-command"
+    api.commit(made, repository=reference, tag="latest", changes=['CMD ["sleep", "100000"]'])
+    api.remove_container(made)
+    ends.callback(api.remove_image, reference, force=True)
+    return reference
+
+
+def swe_rex(_image: str, peers: ExitStack) -> Run:
+    """Its server beside this process, not in a container: the images have no Python. It is spared that part."""
+    from swerex.runtime.abstract import BashAction, CreateBashSessionRequest  # type: ignore[import-not-found]
+    from swerex.runtime.remote import RemoteRuntime  # type: ignore[import-not-found]
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = [sys.executable, "-m", "swerex.server", "--host", "127.0.0.1", "--port", str(port), "--auth-token", "t"]
+    process = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peers.callback(process.wait, 10)
+    peers.callback(process.terminate)
+    loop = asyncio.new_event_loop()
+    peers.callback(loop.close)
+    runtime = RemoteRuntime(host="http://127.0.0.1", port=port, auth_token="t", timeout=10)
+    wait_for(port)
+    loop.run_until_complete(runtime.create_session(CreateBashSessionRequest()))
+    return lambda: loop.run_until_complete(runtime.run_in_session(BashAction(command="echo hi")))
+
+
+def wait_for(port: int) -> None:
+    """Return when something listens on *port* of this machine, within 10 seconds."""
+    until = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def files(name: str, sandbox: DockerSandbox, api: Any, plain: str) -> None:

@@ -243,6 +243,29 @@ def test_a_renewal_that_fails_or_hangs_stops_no_other() -> None:
         let_go.set()
 
 
+@pytest.mark.parametrize("user", [0, 1000])
+def test_the_lease_is_renewed_however_many_commands_end(
+    made: Callable[..., DockerSandbox], monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    renewals: list[Callable[[], None]] = []
+    monkeypatch.setattr(leases, "keep", lambda renew, _lease: renewals.append(renew))
+    sandbox = made(user=user).start()
+    enough = threading.Event()
+
+    def execute() -> None:
+        while not enough.is_set():
+            sandbox.execute("true").check()
+
+    with ThreadPoolExecutor(1) as beside:
+        commands = beside.submit(execute)
+        try:
+            for _ in range(8):
+                renewals[0]()
+        finally:
+            enough.set()
+        commands.result(60)
+
+
 def test_stopping_is_quick_though_commands_run(made: Callable[..., DockerSandbox]) -> None:
     sandbox = made().start()
     sandbox.spawn("trap '' TERM; sleep 1000")

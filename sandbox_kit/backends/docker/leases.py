@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import shlex
 import threading
 import time
 import weakref
@@ -56,9 +57,10 @@ def watch_script(lease: float | None) -> str:
     )
 
 
-def renewal() -> list[str]:
-    """The arguments of a shell, after its name, that renew a lease, and note that this process uses the container."""
-    return ["-c", _RENEW, "sh", f"{os.getpid()}.{time.monotonic_ns()}.{next(_counter)}", own_mark()]
+def renewal() -> str:
+    """Shell code that renews a lease, and notes that this process uses the container."""
+    number = f"{os.getpid()}.{time.monotonic_ns()}.{next(_counter)}"
+    return f"set -- {shlex.join([number, own_mark()])}\n{_RENEW}"
 
 
 def listing(*, ending: bool = False) -> list[str]:

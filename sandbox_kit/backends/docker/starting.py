@@ -21,6 +21,7 @@ from sandbox_kit.backends.docker.proof import prove, prove_sources
 from sandbox_kit.backends.docker.running import Running
 from sandbox_kit.backends.docker.shellcopy import PLACE
 from sandbox_kit.backends.docker.terms import Terms
+from sandbox_kit.backends.shell.line import Reply
 from sandbox_kit.errors import InvalidArgumentError, PathAccessError, PolicyError, UnsupportedError
 from sandbox_kit.joint_masks import JointMasks
 from sandbox_kit.primitives import MaskSource
@@ -32,10 +33,14 @@ _OPEN_PLACE = f"if mkdir {PLACE}/open; then rmdir {PLACE}/open; else c=1; fi"
 """Tells in ``$c`` whether the place of the shell's copy is one that commands cannot change, as it was asked for."""
 
 _PROBE = """\
-[ -w . ] && [ -x . ]; c=$?
+cd -P . && [ -w . ] && [ -x . ]; c=$?; printf %s "$PWD" >&8
 if m=$(LC_ALL=C mkdir {name} 2>&1); then rmdir {name}
-else case $m in *[Pp]ermission*|*[Rr]ead-only*) c=1;; esac; fi"""
-"""Tells in ``$c`` whether one can work here. Some shells tell root that of any directory; a full disk is no reason."""
+else case $m in *[Pp]ermission*|*[Rr]ead-only*) c=1;; esac; fi
+cd /"""
+"""Tells the directory's real name, and in ``$c`` whether one can work here.
+
+Some shells tell root that of any directory; a full disk is no reason.
+"""
 
 _ANSWER_WITHIN = 30.0
 """Seconds that a look into a new container may take."""
@@ -49,11 +54,13 @@ class Started:
         running: the container that runs commands.
         aside: the one that has what is masked there; None where nothing is.
         new: whether the first was made, and did not run before.
+        work_dir: the real name of the work directory there; empty where it was not looked at.
     """
 
     running: Running
     aside: Aside | None
     new: bool
+    work_dir: str
 
     def close(self) -> None:
         """Let go of every shell."""
@@ -89,12 +96,11 @@ def start(files: DockerFiles, name: str, sandbox_id: str, terms: Terms, masks: t
         _opened(engine, up.id, terms, prepared) as running,
     ):
         hides = up.masked and _check_masks(running, plan, terms, joined=up.joined)
-        if not plan.frozen:
-            _check_work_dir(running, terms)
+        real = "" if plan.frozen else _check_work_dir(running, terms)
         running.isolated = running.isolated and _is_closed(running)
         if not up.new:
             running.renew()
-        started = Started(running, aside, up.new)
+        started = Started(running, aside, up.new, real)
         if not hides:
             started.end_aside()
     return started if hides else evolve(started, aside=None)
@@ -180,18 +186,20 @@ def _is_closed(running: Running) -> bool:
         return loop.run(_OPEN_PLACE, _nowhere, time.monotonic() + _ANSWER_WITHIN) != 0
 
 
-def _check_work_dir(running: Running, terms: Terms) -> None:
-    """Check that commands can work in the work directory.
+def _check_work_dir(running: Running, terms: Terms) -> str:
+    """Check that commands can work in the work directory; return its real name.
 
     Raises:
         PathAccessError: they cannot.
     """
+    reply = Reply()
     with running.shells().lease() as loop:
         deadline = time.monotonic() + _ANSWER_WITHIN
-        code = loop.run(_PROBE.format(name=f".sandbox-kit-{uuid4().hex}"), _nowhere, deadline)
+        code = loop.run(_PROBE.format(name=f".sandbox-kit-{uuid4().hex}"), reply.take, deadline)
     if code:
         told = f"user {running.user} cannot write there: run as another user, or give them the directory"
         raise PathAccessError(terms.work_dir, told)
+    return reply.out.decode("utf-8", "surrogateescape")
 
 
 def _nowhere(_stream: str, _data: bytes) -> None:

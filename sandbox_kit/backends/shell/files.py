@@ -63,6 +63,9 @@ class ShellFiles(Backend):
     _base: Identity | None = None
     """Which directory the work directory is: one that is mounted stays that. A new start sets it to None."""
 
+    _entered: str = ""
+    """The real name of the work directory, where that is known without a look."""
+
     _tool_path: str = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin"
     """Where the tools are looked for, first to last: nowhere that commands could put one."""
 
@@ -207,6 +210,8 @@ class ShellFiles(Backend):
         """
         questions = Questions(("ls",), authorize)
         at_base = path == "."
+        if at_base and self._entered and questions.free:
+            return self._entered
         if at_base and self._base is not None:
             settle(
                 ("ls",), authorize, tuple(dict.fromkeys((self._typed(path, questions), self._base.name))), self._base
