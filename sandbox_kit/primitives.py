@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from attrs import field, frozen
 
+from sandbox_kit.cancelling import NEVER, Cancellation
 from sandbox_kit.types import CommandResult, FileInfo, Identity, Operation, Skipped, Usage
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class Command:
         timeout: in seconds; None for no limit.
         max_output: in bytes.
         on_output: called with the stream's name and a piece of text, in the calling thread.
+        cancellation: another thread's way to end it: whatever waits for the command looks at that now and then.
     """
 
     argv: tuple[str, ...]
@@ -146,6 +148,7 @@ class Command:
     timeout: float | None = None
     max_output: int = 10 * 2**20
     on_output: Callable[[str, str], None] | None = None
+    cancellation: Cancellation = field(default=NEVER, eq=False, repr=False)
 
     @property
     def text(self) -> str:

@@ -226,6 +226,10 @@ _places = _Places()
 renew_in_child(_places)
 
 
+def _go_on() -> None:
+    """Wait on."""
+
+
 class Turns:
     """One holder's turns.
 
@@ -245,17 +249,20 @@ class Turns:
         """Whether the calling thread is within a call."""
         return bool(getattr(self._inside, "calls", 0))
 
-    def call(self, deadline: float | None, *, command: bool = False) -> AbstractContextManager[None]:
+    def call(
+        self, deadline: float | None, *, command: bool = False, check: Callable[[], None] = _go_on
+    ) -> AbstractContextManager[None]:
         """Hold the thing until the block ends.
 
         Args:
             deadline: on the clock of :func:`time.monotonic`; None waits for as long as another holder has it.
             command: whether calls beside it may go on while others wait: it ends in its own time.
+            check: called now and then while it waits; what it raises ends the wait.
 
         Raises:
             SandboxTimeoutError: at the beginning of the block: the deadline came.
         """
-        return _Held(self, self._place, deadline, command=command)
+        return _Held(self, self._place, deadline, command=command, check=check)
 
     def _enter(self, change: int) -> None:
         self._inside.calls = getattr(self._inside, "calls", 0) + change
@@ -264,16 +271,20 @@ class Turns:
 class _Held(AbstractContextManager[None]):
     """A call."""
 
-    def __init__(self, turns: Turns, place: _Place, deadline: float | None, *, command: bool) -> None:
+    def __init__(
+        self, turns: Turns, place: _Place, deadline: float | None, *, command: bool, check: Callable[[], None]
+    ) -> None:
         self._turns = turns
         self._place = place
         self._deadline = deadline
         self._command = command
+        self._check = check
 
     def __enter__(self) -> None:
         place = self._place
         with place.change:
             while not place.join(self._turns, command=self._command):
+                self._check()
                 place.wait(self._turns, self._deadline)
         self._turns._enter(1)
 

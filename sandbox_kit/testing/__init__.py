@@ -41,6 +41,7 @@ pytest.register_assert_rewrite(
             "archived",
             "archives",
             "base",
+            "cancelling",
             "commands",
             "globbing",
             "grepping",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sandbox_kit.testing.cancelling import CancelConformance
 from sandbox_kit.testing.commands import CommandConformance, OutputConformance
 from sandbox_kit.testing.globbing import GlobConformance
 from sandbox_kit.testing.grepping import GrepConformance, GrepLifeConformance, GrepLineConformance
@@ -45,6 +46,7 @@ class SandboxConformance(
     OutputConformance,
     TimeLimitConformance,
     ProcessConformance,
+    CancelConformance,
     LifeConformance,
     BackendConformance,
 ):

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from sandbox_kit.backends.docker.engine import Engine
 from sandbox_kit.backends.docker.multiplexed import WireDuplex
 from sandbox_kit.backends.shell.loop import Take
+from sandbox_kit.cancelling import NEVER, Cancellation
 from sandbox_kit.errors import SandboxTimeoutError, SandboxUnavailableError
 from sandbox_kit.host.feed import Feed, Watch
 
@@ -76,18 +77,19 @@ class Exec:
         """
         return self._wait_for("started the command", lambda: self._engine.exec_pid(self.id))
 
-    def finish(self, deadline: float | None) -> int:
+    def finish(self, deadline: float | None, cancellation: Cancellation = NEVER) -> int:
         """Serve it to its end; return the exit code.
 
         Raises:
             SandboxTimeoutError: the deadline came; it runs on.
             SandboxUnavailableError: the engine is gone, or does not know how it ended.
+            Cancelled: another thread cancelled it; it runs on.
         """
         while self.exit_code is None:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise SandboxTimeoutError("the command ran until its time limit")
-            self.step(left)
+            self.step(cancellation.pause(left))
         return self.exit_code
 
     def step(self, timeout: float | None) -> None:

@@ -153,9 +153,15 @@ class Running:
         return program
 
     def renew(self) -> None:
-        """Renew the container's lease."""
-        if not self._closed:
-            self.quick([*self._shell, *leases.renewal()], "0:0")
+        """Renew the container's lease.
+
+        Raises:
+            SandboxUnavailableError, SandboxTimeoutError: it was not renewed.
+        """
+        with self._lock:
+            root = self._shells.get("0")
+        if not self._closed and not (root is not None and _renew_by(root)):
+            self.quick([*self._shell, "-c", leases.renewal()], "0:0")
 
     def quick(self, argv: list[str], user: str) -> bytes:
         """Have the engine run a short program; return what it prints.
@@ -195,7 +201,7 @@ class Running:
         assert not isinstance(command.stdin, int)
         program = self.exec(command, cwd, user=self._users.number(command.user), stdin=command.stdin, take=take)
         try:
-            return program.finish(deadline)
+            return program.finish(deadline, command.cancellation)
         finally:
             program.close()
 
@@ -262,6 +268,20 @@ class Running:
         self._slots.abandon()
         self._closed = self._abandoned = True
         self._shells.clear()
+
+
+def _renew_by(root: Shells) -> bool:
+    """Renew a lease by a shell of root's: the end of a command of root's kills what the engine starts meanwhile.
+
+    Returns:
+        Whether that was done: another handle's command may have the sandbox, or a sweep may end it.
+    """
+    until = time.monotonic() + _STARTED_WITHIN
+    try:
+        with root.lease(within=_STARTED_WITHIN) as loop:
+            return not loop.run(f"( {leases.renewal()} ); c=$?", lambda *_: None, until)
+    except SandboxTimeoutError:
+        return False
 
 
 def _started(program: Exec) -> None:

@@ -224,6 +224,7 @@ class DockerSandbox(DockerFiles, Sandbox):
         self._let_go()
         self._begun = self._end_with_me(started, ours=ours)
         self._running, self._aside, self._held, self._base = started.running, started.aside, held, None
+        self._entered = started.work_dir
 
     def _terms_under(self, masks: tuple[MaskSource, ...]) -> Terms:
         """What a container is made with that holds the rules of *masks*."""
@@ -294,8 +295,9 @@ class DockerSandbox(DockerFiles, Sandbox):
         try:
             if command.stdin is None and trusted and not running.busy:
                 listening = command.on_output is not None
-                return shells.run(running.script(command, cwd), take, deadline, listening=listening)
-            with shells.exclusively(deadline):
+                script, cancellation = running.script(command, cwd), command.cancellation
+                return shells.run(script, take, deadline, listening=listening, cancellation=cancellation)
+            with shells.exclusively(deadline, command.cancellation):
                 return running.run(command, cwd, take, deadline)
         except SandboxUnavailableError as error:
             if error is take.raised:

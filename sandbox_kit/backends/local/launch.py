@@ -14,6 +14,7 @@ from sandbox_kit.backends.local import confine
 from sandbox_kit.backends.local.environment import command_environment
 from sandbox_kit.backends.local.running import Running
 from sandbox_kit.backends.local.scratch import tidy
+from sandbox_kit.cancelling import Cancellation
 from sandbox_kit.errors import InvalidArgumentError, SandboxUnavailableError, UnsupportedError
 from sandbox_kit.host.aside import aside
 from sandbox_kit.host.pin import Root
@@ -141,7 +142,7 @@ class Terms:
             SandboxTimeoutError: commands held to other masks live in the workspace all the time.
             PolicyError: the workspace, or what is exposed, changed while the masks were made.
         """
-        wait = _Wait(running)
+        wait = _Wait(running, command.cancellation)
         env = command_environment(root.name, command.env)
         check_size(command.argv, env)
         if masks is None or self._cannot_confine(root.name, masks):
@@ -186,9 +187,10 @@ class _Wait:
         broken_off: whether nobody wants the command any more.
     """
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: Running, cancellation: Cancellation) -> None:
         self.broken_off = False
         self._running = running
+        self._cancellation = cancellation
 
     def check(self) -> None:
         """Check that it is to go on.
@@ -196,8 +198,10 @@ class _Wait:
         Raises:
             SandboxClosedError: somebody has stopped the sandbox.
             SandboxUnavailableError: it was broken off.
+            Cancelled: another thread has cancelled it.
         """
         self._running.check()
+        self._cancellation.check()
         if self.broken_off:
             raise SandboxUnavailableError("the wait for others in the workspace was broken off")
 

@@ -21,6 +21,7 @@ from sandbox_kit.backends.local.handle import LocalProcess, Service
 from sandbox_kit.backends.local.job import Job
 from sandbox_kit.backends.local.running import Running
 from sandbox_kit.backends.local.tree import END_WITHIN
+from sandbox_kit.cancelling import NEVER, Cancellation
 from sandbox_kit.errors import (
     CommandTimeoutError,
     InvalidArgumentError,
@@ -48,6 +49,7 @@ def run(
     pass_fds: Sequence[int] = (),
     began: float | None = None,
     running: Running | None = None,
+    cancellation: Cancellation = NEVER,
 ) -> CommandResult:
     """Run a command to its end; its whole tree is dead when this returns or raises.
 
@@ -67,6 +69,7 @@ def run(
         pass_fds: descriptors that the command inherits, under the same numbers.
         began: since when the time counts, by the monotonic clock; None for now.
         running: what the command belongs to, which may end it.
+        cancellation: ends the command by an exception, as *on_output* does.
 
     Raises:
         CommandTimeoutError: the command ran over *timeout*; the error holds what it had printed.
@@ -82,7 +85,7 @@ def run(
     try:
         running.admit(job)
         job.start(_encoded(argv), cwd, encode_environment(env), _binary(stdin), pass_fds=pass_fds)
-        in_time = _finish(job, began + (math.inf if timeout is None else timeout))
+        in_time = _finish(job, began + (math.inf if timeout is None else timeout), cancellation)
     except SandboxUnavailableError:
         running.check()
         raise
@@ -96,10 +99,10 @@ def run(
     return result
 
 
-def _finish(job: Job, deadline: float) -> bool:
+def _finish(job: Job, deadline: float, cancellation: Cancellation) -> bool:
     """Serve *job* until its end, and kill it at *deadline*; whether it ended in time."""
     while job.exit_code is None and (left := deadline - time.monotonic()) > 0:
-        job.step(left if left < math.inf else None)
+        job.step(cancellation.pause(left if left < math.inf else None))
     if job.exit_code is not None:
         return True
     job.kill()

@@ -196,6 +196,7 @@ class LocalSandbox(LocalBackend, Sandbox):
                 pass_fds=launch.pass_fds,
                 began=began,
                 running=running,
+                cancellation=command.cancellation,
             )
             launch.check_started(result.exit_code, result.stderr)
             return result

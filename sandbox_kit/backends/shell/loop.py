@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from sandbox_kit.backends.shell.duplex import Duplex
 from sandbox_kit.backends.shell.markers import Bounds, Reader
+from sandbox_kit.cancelling import NEVER, Cancellation
 from sandbox_kit.errors import SandboxTimeoutError, SandboxUnavailableError
 from sandbox_kit.output import Stream
 
@@ -62,6 +63,7 @@ class Loop:
         deadline: float | None = None,
         *,
         on_silence: Callable[[], None] | None = None,
+        cancellation: Cancellation = NEVER,
     ) -> Call:
         """Begin to run a script.
 
@@ -71,13 +73,14 @@ class Loop:
             take: called with each piece of output, as it arrives.
             deadline: on the clock of :func:`time.monotonic`.
             on_silence: called after each 5 seconds in which nothing arrived, to see whether the shell can answer.
+            cancellation: looked at while it runs; the shell is given up.
 
         Raises:
             SandboxUnavailableError: the shell is gone.
             SandboxTimeoutError: the deadline has come; the shell is given up.
         """
         opening, self._opening = self._opening, b""
-        call = Call(self, self._duplex, take, deadline, on_silence)
+        call = Call(self, self._duplex, take, deadline, on_silence, cancellation)
         call.send(opening + call.framed(body))
         return call
 
@@ -112,6 +115,7 @@ class Call:
         take: Take,
         deadline: float | None,
         on_silence: Callable[[], None] | None = None,
+        cancellation: Cancellation = NEVER,
     ) -> None:
         bounds = Bounds()
         self._loop = loop
@@ -119,6 +123,7 @@ class Call:
         self.deadline = deadline
         self._bounds = bounds
         self._on_silence = on_silence
+        self._cancellation = cancellation
         self._silent_at = time.monotonic() + _SILENCE
         self._readers = {
             "stdout": Reader(bounds, lambda data: take("stdout", data)),
@@ -179,7 +184,7 @@ class Call:
     def step(self, *, to_send: bool = False) -> None:
         """Wait for something to arrive, or *to_send* for room, and take what there is."""
         with _giving_up(self._loop):
-            self._duplex.wait(self._patience(), to_send=to_send)
+            self._duplex.wait(self._cancellation.pause(self._patience()), to_send=to_send)
             pieces = self._duplex.receive()
             if pieces is None:
                 raise SandboxUnavailableError("the shell in the sandbox ended before the command did")

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from sandbox_kit.backends.shell.lending import Lending, signal
 from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.backends.shell.stock import SWEEP, Shell, Stock, nowhere
+from sandbox_kit.cancelling import NEVER, Cancellation
 from sandbox_kit.errors import SandboxError, SandboxTimeoutError, SandboxUnavailableError, UnsupportedError
 from sandbox_kit.host.turns import Turns
 
@@ -78,7 +79,15 @@ class Shells:
         """Whether a command of the user runs."""
         return self._turn.locked()
 
-    def run(self, body: str, take: Take, deadline: float | None, *, listening: bool = False) -> int:
+    def run(
+        self,
+        body: str,
+        take: Take,
+        deadline: float | None,
+        *,
+        listening: bool = False,
+        cancellation: Cancellation = NEVER,
+    ) -> int:
         """Run a script that untrusted commands are a part of, and end all that it leaves running.
 
         Args:
@@ -87,6 +96,7 @@ class Shells:
             deadline: on the clock of :func:`time.monotonic`; it counts the wait for commands before this one.
             listening: whether *take* may use the sandbox. The shell is then held back from the start: that the command
                 has ended is heard of only when *take* returns.
+            cancellation: looked at while it waits, also for its turn; whatever the script had started is dead then.
 
         Returns:
             The exit code.
@@ -96,7 +106,7 @@ class Shells:
             SandboxUnavailableError: the shell, the sandbox or what runs it is gone; the same.
             UnsupportedError: the calling thread takes the output of a command whose end it would wait for.
         """
-        with self._my_turn(deadline):
+        with self._my_turn(deadline, cancellation):
             shell = self._take_clean()
             self._left = self._heard = True
             with self._stock.change:
@@ -104,20 +114,22 @@ class Shells:
                 self._stock.running = None if listening else shell
             proof = secrets.randbits(128)
             script = shell.taught(_COMMAND.format(held=held, body=body, proof=proof))
-            call = shell.loop.call(script, take, deadline, on_silence=lambda: self._wake(shell))
+            call = shell.loop.call(
+                script, take, deadline, on_silence=lambda: self._wake(shell), cancellation=cancellation
+            )
             code = call.finish()
             self._settle(shell, swept=call.told == proof)
         return code
 
     @contextmanager
-    def exclusively(self, deadline: float | None) -> Generator[None, None, None]:
+    def exclusively(self, deadline: float | None, cancellation: Cancellation = NEVER) -> Generator[None, None, None]:
         """A command's turn for something that no shell of these runs; in the end all that the user runs is killed.
 
         Raises:
             SandboxTimeoutError: the deadline came before the turn.
             UnsupportedError: as :meth:`run`.
         """
-        with self._my_turn(deadline):
+        with self._my_turn(deadline, cancellation):
             self._left = self._heard = True
             try:
                 yield
@@ -223,23 +235,30 @@ class Shells:
         return None
 
     @contextmanager
-    def _my_turn(self, deadline: float | None) -> Generator[None, None, None]:
+    def _my_turn(self, deadline: float | None, cancellation: Cancellation) -> Generator[None, None, None]:
         """One command at a time; what it leaves after an error is ended, at the latest before the next."""
         if self._key in _own.turns:
             raise UnsupportedError(
                 "on_output of a command cannot execute another of the same user, which waits for the end of the first: "
                 "execute it when the first has returned, or use spawn()"
             )
-        timeout = -1 if deadline is None else max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))
-        if not self._turn.acquire(timeout=timeout):
-            raise SandboxTimeoutError("other commands had the sandbox until the time limit")
+        self._take_turn(deadline, cancellation)
         try:
             _own.turns[self._key] = self
-            with self._turns.call(deadline, command=True):
+            with self._turns.call(deadline, command=True, check=cancellation.check):
                 yield from self._clean_turn()
         finally:
             _own.turns.pop(self._key, None)
             self._turn.release()
+
+    def _take_turn(self, deadline: float | None, cancellation: Cancellation) -> None:
+        while True:
+            left = None if deadline is None else max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))
+            pause = cancellation.pause(left)
+            if self._turn.acquire(timeout=-1 if pause is None else pause):
+                return
+            if pause == left:
+                raise SandboxTimeoutError("other commands had the sandbox until the time limit")
 
     def _clean_turn(self) -> Generator[None, None, None]:
         try:
