@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, Literal, TypeVar, overload
+from copy import copy
+from typing import Any, BinaryIO, Literal, Self, TypeVar, overload
 
 from attrs import evolve
 
@@ -99,6 +100,18 @@ class GuardedBackend(Backend):
     def checker(self) -> PermissionChecker:
         """The rules, with the prefixes that they spell out as links resolve them now."""
         return self._rules.checker()
+
+    @property
+    def rulesets(self) -> tuple[PermissionRuleset, ...]:
+        """Its own ruleset, then those of the guards beneath it."""
+        beneath = self._inner.rulesets if isinstance(self._inner, GuardedBackend) else ()
+        return (self._ruleset, *beneath)
+
+    def _asking(self, ask: Ask) -> Self:
+        """Return this guard with another person to ask, who has approved nothing so far."""
+        guard = copy(self)
+        guard._approvals = Approvals(ask, "error")
+        return guard
 
     def _over(self, inner: Backend) -> GuardedBackend:
         """Return a guard of the files of another backend, which is alike, by the same rules, compiled once for both.
@@ -312,6 +325,11 @@ class GuardedSandbox(GuardedBackend, Sandbox):
 
     def _confines(self, ruleset: PermissionRuleset) -> bool:
         return self._mode != "inspected" and self._inner._confines(ruleset)
+
+    def _asks_for_all(self) -> bool:
+        """Whether every command would be asked for now, as the kernel would hide nothing from it."""
+        refuses = self._mode == "auto" and _refuses_paths(PermissionChecker(self._ruleset))
+        return refuses and not self._confines(self._ruleset)
 
     def _check_confined(self) -> bool:
         """Return whether the kernel holds the rules for commands now.

@@ -1,0 +1,92 @@
+"""The console as a capability of pydantic-ai: an agent's tools, with its approvals, retries and binary content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from sandbox_kit.arguments import CommandMode
+from sandbox_kit.console.results import ErrorText, Media
+from sandbox_kit.console.tool import Tool, ToolDefinition
+from sandbox_kit.console.toolset import console_tools
+from sandbox_kit.contract import Backend
+from sandbox_kit.errors import MissingDependencyError
+from sandbox_kit.judge import Ask
+from sandbox_kit.rules.ruleset import PermissionRuleset
+
+try:
+    from pydantic_ai import ApprovalRequired, BinaryContent, RunContext
+    from pydantic_ai import Tool as AgentTool
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.exceptions import ToolFailed
+    from pydantic_ai.toolsets import FunctionToolset
+except ImportError as error:
+    raise MissingDependencyError(
+        f"ConsoleCapability needs pydantic-ai ({error}): pip install 'sandbox-kit[pydantic-ai]'", "pydantic-ai"
+    ) from error
+
+__all__ = ["ConsoleCapability"]
+
+
+class ConsoleCapability(AbstractCapability[Any]):
+    """Gives an agent the tools of :func:`~sandbox_kit.console.console_tools`; they run in pydantic-ai's threads.
+
+    Where a rule asks and there is no *ask*, the call is deferred as one that needs approval: give the agent
+    ``DeferredToolRequests`` among its output types, or a handler of those. What cannot be done is a failed result,
+    which costs no retry. Images and PDFs come as ``BinaryContent``; other binary content is described in its place.
+
+    Args:
+        backend, ruleset, ask, commands, extra: as for :func:`~sandbox_kit.console.console_tools`.
+        id: its name in an agent, where there are several.
+
+    Raises:
+        InvalidArgumentError, UnsupportedError: as for :func:`~sandbox_kit.console.console_tools`.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        ruleset: PermissionRuleset | None = None,
+        *,
+        ask: Ask | None = None,
+        commands: CommandMode = "auto",
+        extra: Sequence[ToolDefinition] = (),
+        id: str | None = None,
+    ) -> None:
+        self.id = id
+        self.tools = console_tools(backend, ruleset, ask=ask, commands=commands, extra=extra)
+
+    def get_toolset(self) -> FunctionToolset[Any]:
+        """Return the tools as pydantic-ai has them."""
+        return FunctionToolset([_agent_tool(tool) for tool in self.tools], id=self.id)
+
+
+def _agent_tool(tool: Tool) -> AgentTool[Any]:
+    return AgentTool.from_schema(
+        partial(_call, tool), tool.name, tool.description, json_schema=tool.anthropic()["input_schema"], takes_ctx=True
+    )
+
+
+def _call(tool: Tool, context: RunContext[Any], /, **arguments: Any) -> str | BinaryContent:
+    """Call *tool*.
+
+    Raises:
+        ApprovalRequired: a person's approval is missing.
+        ToolFailed: it could not be done.
+    """
+    result = tool.call(arguments, approved=context.tool_call_approved)
+    if isinstance(result, Media):
+        return _content(result)
+    if not isinstance(result, ErrorText):
+        return result
+    if result.needs_approval and not context.tool_call_approved:
+        raise ApprovalRequired(metadata={"reason": str(result)})
+    raise ToolFailed(str(result))
+
+
+def _content(media: Media) -> str | BinaryContent:
+    content = BinaryContent(data=media.data, media_type=media.media_type)
+    if content.is_image or content.media_type == "application/pdf":
+        return content
+    return f"({media.media_type}, {len(media.data):,} bytes, which cannot be shown: look at it with a program)"

@@ -1,0 +1,126 @@
+"""write_file and edit_file: what they change, and that they go over nobody else's change."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sandbox_kit.backends.local import LocalBackend
+from sandbox_kit.backends.state import StateBackend
+from sandbox_kit.console import ErrorText
+from sandbox_kit.contract import Backend
+
+from .consoles import text, tools
+
+
+def refused(result: object, *said: str) -> None:
+    assert isinstance(result, ErrorText)
+    assert [each for each in said if each not in result] == []
+
+
+def test_a_file_is_made_with_its_parents() -> None:
+    backend = StateBackend()
+    assert tools(backend)["write_file"](path="a/b", content="caf\u00e9\n") == "Wrote 6 B to a/b."
+    assert backend.read("a/b") == "caf\u00e9\n"
+
+
+def test_an_edit_replaces_one_piece() -> None:
+    backend = StateBackend({"x": "one two one"})
+    edit = tools(backend)["edit_file"]
+    assert edit(path="x", old_text="two", new_text="2") == "Replaced 1 in x."
+    assert edit(path="x", old_text="one", new_text="1", replace_all=True) == "Replaced 2 in x."
+    assert backend.read("x") == "1 2 1"
+
+
+def test_an_edit_that_fits_nowhere_or_too_often_says_how_often_and_what_to_do() -> None:
+    backend = StateBackend({"x": "one two one"})
+    edit = tools(backend)["edit_file"]
+    refused(edit(path="x", old_text="three", new_text="3"), "does not occur", "without the line numbers")
+    refused(edit(path="x", old_text="one", new_text="1"), "occurs 2 times", "replace_all")
+    refused(edit(path="x", old_text="one", new_text="one"), "the same")
+    refused(edit(path="x", old_text="", new_text="1"), "empty")
+    assert backend.read("x") == "one two one"
+
+
+@pytest.mark.parametrize("shown", ["read", "written", "edited"])
+def test_what_another_one_changed_since_is_left_as_it_is_until_it_is_read_again(shown: str) -> None:
+    backend = StateBackend({"x": "one\n"})
+    console = tools(backend)
+    if shown == "written":
+        console["write_file"](path="x", content="one\n")
+    else:
+        console["read_file"](path="x")
+    if shown == "edited":
+        console["edit_file"](path="x", old_text="one", new_text="1")
+    backend.write("x", "one, by somebody else\n")
+    refused(console["edit_file"](path="x", old_text="one", new_text="1"), "has changed", "read it again")
+    refused(console["write_file"](path="./x", content="mine"), "has changed", "read it again")
+    assert backend.read("x") == "one, by somebody else\n"
+    console["read_file"](path="x")
+    assert console["edit_file"](path="x", old_text="one", new_text="1") == "Replaced 1 in x."
+    assert console["write_file"](path="x", content="mine") == "Wrote 4 B to x."
+
+
+def test_content_decides_not_the_clock(tmp_path: Path) -> None:
+    console = tools(LocalBackend(tmp_path))
+    (tmp_path / "x").write_text("one")
+    console["read_file"](path="x")
+    stat = os.stat(tmp_path / "x")
+    (tmp_path / "x").write_text("two")
+    os.utime(tmp_path / "x", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    refused(console["write_file"](path="x", content="mine"), "has changed")
+    (tmp_path / "x").unlink()
+    (tmp_path / "x").write_text("one")
+    assert console["write_file"](path="x", content="mine") == "Wrote 4 B to x."
+
+
+def test_what_was_never_read_may_be_changed(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("one")
+    console = tools(LocalBackend(tmp_path))
+    assert console["edit_file"](path="x", old_text="one", new_text="1") == "Replaced 1 in x."
+    assert console["write_file"](path="x", content="2") == "Wrote 1 B to x."
+
+
+def test_what_is_gone_since_may_be_written_anew() -> None:
+    backend = StateBackend({"x": "one", "d/y": "two"})
+    console = tools(backend)
+    console["read_file"](path="x")
+    console["read_file"](path="d/y")
+    backend.remove("x")
+    backend.remove("d", recursive=True)
+    refused(console["edit_file"](path="x", old_text="one", new_text="1"), "no such file")
+    assert console["write_file"](path="x", content="1") == "Wrote 1 B to x."
+    assert console["write_file"](path="d/y", content="1") == "Wrote 1 B to d/y."
+
+
+def test_a_file_that_outgrew_the_limit_has_changed() -> None:
+    backend = StateBackend({"x": "one"})
+    backend.max_read_bytes = 100
+    console = tools(backend)
+    console["read_file"](path="x")
+    backend.write("x", "x" * 200)
+    refused(console["write_file"](path="x", content=""), "has changed")
+
+
+def test_a_backend_may_be_shared_and_each_console_has_its_own_view() -> None:
+    backend: Backend = StateBackend({"x": "one"})
+    first, second = tools(backend), tools(backend)
+    first["read_file"](path="x")
+    second["read_file"](path="x")
+    second["write_file"](path="x", content="two")
+    refused(first["write_file"](path="x", content="three"), "has changed")
+
+
+@pytest.mark.parametrize("path", ["d", "x/y", "../up", "\ud800"], ids=["directory", "beneath", "above", "surrogate"])
+def test_what_cannot_be_written_is_told_with_what_to_do(path: str, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "x").touch()
+    refused(tools(LocalBackend(tmp_path))["write_file"](path=path, content=""), ";")
+
+
+def test_text_that_utf_8_cannot_hold_is_refused() -> None:
+    console = tools(StateBackend())
+    refused(console["write_file"](path="x", content="\ud800"), "UTF-8")
+    assert "UTF-8" in text(console["edit_file"](path="x", old_text="a", new_text="\ud800"))
