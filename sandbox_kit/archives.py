@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Generator, Iterator
 from datetime import datetime
+from itertools import islice
 from types import TracebackType
 from typing import BinaryIO, Literal, NoReturn, Self
 
@@ -30,6 +32,7 @@ from sandbox_kit import arguments, streams
 from sandbox_kit.contract import Backend
 from sandbox_kit.exports import Export
 from sandbox_kit.paths import SandboxPath
+from sandbox_kit.search.matches import failing
 from sandbox_kit.types import FileInfo, Listing, Skipped
 
 __all__ = ["Archive", "Entries"]
@@ -47,6 +50,7 @@ class Entries(Iterator[FileInfo]):
 
     def __init__(self, source: Generator[FileInfo | Skipped, None, None]) -> None:
         self._source = source
+        self._ahead: deque[FileInfo] = deque()
         self._skipped: list[Skipped] = []
         self._lock = threading.RLock()
 
@@ -58,6 +62,30 @@ class Entries(Iterator[FileInfo]):
     def __repr__(self) -> str:
         return f"<Entries, found while they are asked for; skipped {len(self._skipped)}>"
 
+    def _repr_html_(self) -> str:
+        """The first entries that are still to be taken; they stay so."""
+        from sandbox_kit.html import records
+        from sandbox_kit.html.fragments import ROWS
+
+        found, more = self._peek(ROWS)
+        return records.files(found, self.skipped, more=more)
+
+    def _peek(self, count: int) -> tuple[list[FileInfo], bool]:
+        """Walk on until *count* entries are found, and return them, and whether there is another one.
+
+        An error of the walk passes through, now and when its turn comes.
+        """
+        with self._lock:
+            try:
+                while len(self._ahead) <= count:
+                    self._ahead.append(self._find())
+            except StopIteration:
+                pass
+            except BaseException as error:
+                self._source = failing(error)
+                raise
+            return list(islice(self._ahead, count)), len(self._ahead) > count
+
     def __bool__(self) -> NoReturn:
         raise TypeError("a walk has no truth value: take its entries, as next(entries, None) does")
 
@@ -66,16 +94,20 @@ class Entries(Iterator[FileInfo]):
 
     def __next__(self) -> FileInfo:
         with self._lock:
-            for entry in self._source:
-                if isinstance(entry, FileInfo):
-                    return entry
-                self._skipped.append(entry)
+            return self._ahead.popleft() if self._ahead else self._find()
+
+    def _find(self) -> FileInfo:
+        for entry in self._source:
+            if isinstance(entry, FileInfo):
+                return entry
+            self._skipped.append(entry)
         raise StopIteration
 
     def close(self) -> None:
         """End the walk; there are no further entries. Twice is fine."""
         with self._lock:
             self._source.close()
+            self._ahead.clear()
 
     def __enter__(self) -> Self:
         return self

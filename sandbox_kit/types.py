@@ -1,4 +1,4 @@
-"""The records that operations return and accept: frozen, picklable, free of behaviour.
+"""The records that operations return and accept: frozen, picklable; a notebook shows them as HTML.
 
 Times are float seconds, sizes are bytes. Paths are those of the sandbox's own file system.
 """
@@ -59,6 +59,11 @@ class FileInfo:
     mode: int
     is_symlink: bool = False
 
+    def _repr_html_(self) -> str:
+        from sandbox_kit.html import records
+
+        return records.files([self])
+
 
 @frozen
 class Skipped:
@@ -84,6 +89,11 @@ class Listing(list[FileInfo]):
         super().__init__(entries)
         self.skipped = tuple(skipped)
 
+    def _repr_html_(self) -> str:
+        from sandbox_kit.html import records
+
+        return records.files(self, self.skipped)
+
 
 @frozen
 class GrepMatch:
@@ -105,6 +115,11 @@ class GrepMatch:
     after: tuple[str, ...] = ()
     binary: bool = False
 
+    def _repr_html_(self) -> str:
+        from sandbox_kit.html import records
+
+        return records.matches([self])
+
 
 @frozen
 class EditResult:
@@ -117,6 +132,11 @@ class EditResult:
 
     path: str
     replacements: int
+
+    def _repr_html_(self) -> str:
+        from sandbox_kit.html import records
+
+        return records.edit_result(self)
 
 
 def _stdout(result: CommandResult) -> bytes:
@@ -169,6 +189,11 @@ class CommandResult:
     def __bool__(self) -> NoReturn:
         raise TypeError("a CommandResult has no truth value: use .ok")
 
+    def _repr_html_(self) -> str:
+        from sandbox_kit.html import records
+
+        return records.command_result(self)
+
 
 @frozen
 class Verdict:
@@ -185,6 +210,11 @@ class Verdict:
     operation: str
     rule: str | None
     name: str
+
+    def _repr_html_(self) -> str:
+        from sandbox_kit.html import records
+
+        return records.verdict(self)
 
 
 @frozen

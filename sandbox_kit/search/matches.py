@@ -6,12 +6,19 @@ import threading
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from inspect import GEN_CLOSED, getgeneratorstate
+from itertools import islice
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Never, NoReturn, Self
 
 from sandbox_kit.types import GrepMatch, Skipped
 
-__all__ = ["Matches", "SearchReport"]
+__all__ = ["Matches", "SearchReport", "failing"]
+
+
+def failing(error: BaseException) -> Generator[Never, None, None]:
+    """A source that raises *error* when it is asked: the place of one that an early look has ended."""
+    yield from ()
+    raise error
 
 
 class SearchReport:
@@ -69,6 +76,30 @@ class Matches(Iterator[GrepMatch]):
 
     def __repr__(self) -> str:
         return f"<Matches, found while they are asked for; skipped {len(self.skipped)}>"
+
+    def _repr_html_(self) -> str:
+        """The first matches that are still to be taken; they stay so."""
+        from sandbox_kit.html import records
+        from sandbox_kit.html.fragments import ROWS
+
+        found, more = self._peek(ROWS)
+        return records.matches(found, self.skipped, more=more)
+
+    def _peek(self, count: int) -> tuple[list[GrepMatch], bool]:
+        """Search on until *count* matches are ready, and return them, and whether there is another one.
+
+        An error of the search passes through, now and when its turn comes.
+        """
+        with self._lock:
+            try:
+                while len(self._ready) <= count and not self._over:
+                    self._take(next(self._source))
+            except StopIteration:
+                pass
+            except BaseException as error:
+                self._source = failing(error)
+                raise
+            return list(islice(self._ready, count)), self._over or len(self._ready) > count
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a search has no truth value: take its matches, as next(matches, None) does")
