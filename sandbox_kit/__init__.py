@@ -13,6 +13,7 @@ from sandbox_kit.errors import (
     CommandTimeoutError,
     EditError,
     InvalidArgumentError,
+    JobError,
     LimitExceededError,
     MissingDependencyError,
     NotRegularFileError,
@@ -54,12 +55,15 @@ from sandbox_kit.types import (
 )
 
 if TYPE_CHECKING:
+    from sandbox_kit.aio import AsyncBackend, AsyncProcess, AsyncSandbox
     from sandbox_kit.archives import Archive, Entries
     from sandbox_kit.backends.docker import DockerSandbox as DockerSandbox
     from sandbox_kit.backends.local import LocalBackend, LocalSandbox
     from sandbox_kit.backends.state import StateBackend
+    from sandbox_kit.console import ErrorText, Media, Tool, ToolDefinition, console_tools
     from sandbox_kit.exports import Export
     from sandbox_kit.guard import GuardedBackend, GuardedSandbox, guarding
+    from sandbox_kit.jobs import Job, JobResult
     from sandbox_kit.leftovers import Leftover, Swept
     from sandbox_kit.pool import SandboxPool
     from sandbox_kit.primitives import (
@@ -132,6 +136,9 @@ __all__ = [
     "ApprovalRequiredError",
     "Archive",
     "ArchiveError",
+    "AsyncBackend",
+    "AsyncProcess",
+    "AsyncSandbox",
     "Authorize",
     "Backend",
     "Capabilities",
@@ -144,6 +151,7 @@ __all__ = [
     "EditResult",
     "Entries",
     "Entry",
+    "ErrorText",
     "Export",
     "Factory",
     "FileInfo",
@@ -153,6 +161,9 @@ __all__ = [
     "GuardedSandbox",
     "Identity",
     "InvalidArgumentError",
+    "Job",
+    "JobError",
+    "JobResult",
     "Leftover",
     "LimitExceededError",
     "Limits",
@@ -162,6 +173,7 @@ __all__ = [
     "MaskSource",
     "Masks",
     "Matches",
+    "Media",
     "MissingDependencyError",
     "NotRegularFileError",
     "Operation",
@@ -206,6 +218,8 @@ __all__ = [
     "Skipped",
     "StateBackend",
     "Swept",
+    "Tool",
+    "ToolDefinition",
     "UnsupportedError",
     "Usage",
     "Verdict",
@@ -217,6 +231,7 @@ __all__ = [
     "backend_names",
     "check_session_id",
     "combine",
+    "console_tools",
     "guarding",
     "parse_size",
     "preset_table",
@@ -226,15 +241,25 @@ __all__ = [
 ]
 
 _LOADED_ON_FIRST_USE = {
+    "AsyncBackend": "sandbox_kit.aio",
+    "AsyncProcess": "sandbox_kit.aio",
+    "AsyncSandbox": "sandbox_kit.aio",
     "Archive": "sandbox_kit.archives",
     "Entries": "sandbox_kit.archives",
     "LocalBackend": "sandbox_kit.backends.local",
     "LocalSandbox": "sandbox_kit.backends.local",
     "StateBackend": "sandbox_kit.backends.state",
+    "ErrorText": "sandbox_kit.console",
+    "Media": "sandbox_kit.console",
+    "Tool": "sandbox_kit.console",
+    "ToolDefinition": "sandbox_kit.console",
+    "console_tools": "sandbox_kit.console",
     "Export": "sandbox_kit.exports",
     "GuardedBackend": "sandbox_kit.guard",
     "GuardedSandbox": "sandbox_kit.guard",
     "guarding": "sandbox_kit.guard",
+    "Job": "sandbox_kit.jobs",
+    "JobResult": "sandbox_kit.jobs",
     "Leftover": "sandbox_kit.leftovers",
     "Swept": "sandbox_kit.leftovers",
     "Authorize": "sandbox_kit.primitives",

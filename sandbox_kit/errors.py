@@ -30,6 +30,7 @@ Each is also the builtin that a Python programmer would catch::
       PolicyError (ValueError)
       ArchiveError
       MissingDependencyError (ImportError)
+      JobError
 
 A command that exits with a non-zero code is a result, not an error. All of them pickle
 and deep-copy whole.
@@ -51,6 +52,7 @@ __all__ = [
     "CommandTimeoutError",
     "EditError",
     "InvalidArgumentError",
+    "JobError",
     "LimitExceededError",
     "MissingDependencyError",
     "NotRegularFileError",
@@ -363,6 +365,24 @@ class MissingDependencyError(SandboxError, ImportError):
     def __init__(self, message: str, extra: str | None = None) -> None:
         super().__init__(message)
         self.extra = extra
+
+
+class JobError(SandboxError):
+    """What a job raised does not pickle: this stands for it.
+
+    Args:
+        kind: the name of its class.
+        text: what it said.
+        traceback: where it was raised, as text.
+    """
+
+    _fields = ("kind", "text", "traceback")
+
+    def __init__(self, kind: str, text: str = "", traceback: str = "") -> None:
+        super().__init__(f"{kind}: {text}" if text else kind)
+        self.kind = kind
+        self.text = text
+        self.traceback = traceback
 
 
 def printable(text: str) -> str:

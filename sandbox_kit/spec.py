@@ -5,19 +5,26 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from attrs import NOTHING, asdict, field, fields, frozen
 
 from sandbox_kit.arguments import CommandMode, check_commands, check_ruleset
-from sandbox_kit.contract import Backend
+from sandbox_kit.contract import Backend, Sandbox
 from sandbox_kit.errors import InvalidArgumentError
 from sandbox_kit.guard import guarding
 from sandbox_kit.registry import backend_class, check_backend_name
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Limits
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from sandbox_kit.jobs.inputs import Files
+    from sandbox_kit.jobs.mapping import Progress
+    from sandbox_kit.jobs.result import JobResult
 
 __all__ = ["SandboxSpec"]
 
@@ -86,6 +93,57 @@ class SandboxSpec:
             if isinstance(options.get(option), dict):
                 options[option] = _record(kind, options[option], option)
         return guarding(made(**options), self.ruleset, commands=self.commands)
+
+    def map(
+        self,
+        work: str | Sequence[str] | Callable[[Sandbox, Any], Any],
+        items: Iterable[Any],
+        *,
+        executor: Executor | None = None,
+        sandboxes: int = 1,
+        files: Files | None = None,
+        artifacts: str | Sequence[str] = (),
+        artifacts_to: str | os.PathLike[str] | None = None,
+        artifact_limit: int | str = "64m",
+        timeout: float | None = None,
+        window: int = 256,
+        progress: Progress | None = None,
+    ) -> list[JobResult]:
+        """Do *work* for each of *items*, each in a fresh sandbox of this spec; return the results in their order.
+
+        Args:
+            work: a command with fields, or ``work(sandbox, item)``, trusted code that runs in the worker and not in
+                the sandbox; see :class:`~sandbox_kit.jobs.Job`.
+            items: any values that the executor can pass on; they may be many, and are taken as they are needed.
+            executor: any ``concurrent.futures.Executor``, which stays the caller's; None does it in this process,
+                in *sandboxes* threads, or in the calling thread where that is 1.
+            sandboxes: how many there are at once in one process.
+            files, artifacts, artifacts_to, artifact_limit, timeout: as for :class:`~sandbox_kit.jobs.Job`.
+            window: how many items are handed to *executor* at once: no less than its workers can do.
+            progress: called as ``progress(done, total)`` after each item, in the calling thread; *total* is None
+                where *items* has no length. What it raises ends the map.
+
+        What goes wrong with an item is its result's error, a worker that died too. An exception in the calling thread,
+        such as Ctrl-C, cancels what has not begun and ends the sandboxes in this process; those in other
+        processes end with their jobs.
+
+        Raises:
+            InvalidArgumentError: an argument is none of its values, this spec names an id or a workspace, or the
+                command lacks a value for one of *items*, where that is a sequence. Nothing has been started.
+        """
+        from sandbox_kit.jobs import Job, map_job
+
+        job = Job(
+            self,
+            work,
+            files={} if files is None else files,
+            artifacts=artifacts,
+            artifacts_to=artifacts_to,
+            artifact_limit=artifact_limit,
+            timeout=timeout,
+            sandboxes=sandboxes,
+        )
+        return map_job(job, items, executor=executor, window=window, progress=progress)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spec as JSON has it."""
