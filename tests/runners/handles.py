@@ -22,7 +22,9 @@ from sandbox_kit import (
     SandboxSpec,
     SessionManager,
     StateBackend,
+    Tool,
     WorkspaceArchive,
+    console_tools,
     guarding,
 )
 
@@ -43,6 +45,8 @@ def use(handle: object) -> str:
             return handle.read("session", "file.txt")
         case PermissionChecker():
             return handle.verdict("read", "/a/.env").action
+        case [Tool(name="read_file") as read_file]:
+            return f"{'x' in str(read_file(path='file.txt'))}, {'secret' in str(read_file(path='.env'))}"
         case Listing():
             return ", ".join(info.path for info in handle)
         case _:
@@ -71,6 +75,10 @@ def _root(place: Path) -> Path:
     return root
 
 
+def _reader(root: Path) -> list[Tool]:
+    return [tool for tool in console_tools(LocalBackend(root), RULES) if tool.name == "read_file"]
+
+
 def _with_its_text(value: object) -> tuple[object, str]:
     return value, repr(value)
 
@@ -92,6 +100,7 @@ HANDLES: dict[str, Callable[[Path], tuple[object, str]]] = {
     ),
     "archive": lambda place: (WorkspaceArchive(_root(place).parents[1]), "x"),
     "checker": lambda place: (PermissionChecker(RULES), "deny"),
+    "tools": lambda place: (_reader(_root(place)), "True, False"),
     "listing": lambda place: (LocalBackend(_root(place)).ls(), ".env, file.txt"),
     "ruleset": lambda place: _with_its_text(RULES),
     "runtime": lambda place: _with_its_text(Runtime("base", pip=["numpy"])),
