@@ -217,7 +217,7 @@ class CommandFailedError(SandboxError):
 
     def __init__(self, result: CommandResult) -> None:
         detail = (result.stderr or result.stdout).strip().splitlines()[-1:]
-        super().__init__(": ".join([f"command exited with {result.exit_code}", *detail]))
+        super().__init__(": ".join([f"command exited with {result.exit_code}", *map(printable, detail)]))
         self.result = result
 
 

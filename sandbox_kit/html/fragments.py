@@ -36,6 +36,9 @@ Markup = NewType("Markup", str)
 
 MediaType = Literal["image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"]
 
+_NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
+"""What MathJax, which many notebook pages load, leaves alone: names with a dollar sign are no formulas."""
+
 ROWS = 200
 """How many rows of a table are shown."""
 
@@ -92,8 +95,8 @@ def framed(*blocks: Markup) -> Markup:
 
 
 def output(*blocks: Markup) -> Markup:
-    """Return *blocks* as one whole output, with the style that they need."""
-    return Markup(f'<div class="sandbox-kit"><style>{STYLE}</style>{joined(blocks)}</div>')
+    """Return *blocks* as one whole output, with the style that they need; a page takes no formula out of it."""
+    return Markup(f'<div class="sandbox-kit {_NO_FORMULAS}"><style>{STYLE}</style>{joined(blocks)}</div>')
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str | int]], total: int | None = None) -> Markup:

@@ -35,7 +35,9 @@ class Printed:
     """Plain text on the standard streams, where there is no notebook: what is below the output is left out."""
 
     def add(self, stream: str, text: str) -> None:
-        print(plain(text), end="", file=sys.stderr if stream == "stderr" else sys.stdout, flush=True)
+        file = sys.stderr if stream == "stderr" else sys.stdout
+        encoding = file.encoding or "utf-8"
+        print(plain(text).encode(encoding, "replace").decode(encoding), end="", file=file, flush=True)
 
     def tell(self, head: Markup, *more: Markup) -> None:
         """Show nothing: the value of the cell says it."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+from sandbox_kit.errors import printable
 
 __all__ = ["Shell", "running_shell", "usage_error"]
 
@@ -57,8 +60,10 @@ class Shell:
         _register(self._ipython.display_formatter.formatters["text/html"], kind, html)
 
     def add_magic(self, name: str, function: Callable[[str, str | None], object]) -> None:
-        """Have *function* called for ``%name`` and ``%%name``."""
-        self._ipython.register_magic_function(function, "line_cell", name)
+        """Have *function* called for ``%name`` and ``%%name``, with the line as it was typed: no variable is put in."""
+        from IPython.core.magic import no_var_expand
+
+        self._ipython.register_magic_function(no_var_expand(partial(function)), "line_cell", name)
 
     def remove_magic(self, name: str) -> None:
         """Undo :meth:`add_magic`; twice is fine."""
@@ -87,4 +92,4 @@ def usage_error(message: str) -> Exception:
     """Return an error of a line that a person typed: a cell shows its message alone, without a traceback."""
     from IPython.core.error import UsageError
 
-    return UsageError(message)
+    return UsageError("\n".join(map(printable, message.split("\n"))))

@@ -86,8 +86,15 @@ class Kernel:
                 until = None
                 self._do(then)
         assert until is None, f"never seen: {output.shown}"
-        output.status = self._client.get_shell_msg(timeout=HANGS_AFTER)["content"]["status"]
+        output.status = self._status(request)
         return output
+
+    def _status(self, request: str) -> str:
+        """Return how *request* ended; a slow start leaves other replies before that."""
+        while True:
+            reply = self._client.get_shell_msg(timeout=HANGS_AFTER)
+            if reply["parent_header"].get("msg_id") == request:
+                return str(reply["content"]["status"])
 
     def _do(self, what: str) -> None:
         if what == "interrupt":

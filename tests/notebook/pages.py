@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+OUTERMOST = {"sandbox-kit", "tex2jax_ignore", "mathjax_ignore"}
 TAGS = {"div", "style", "p", "span", "table", "thead", "tbody", "tr", "th", "td", "pre", "img"}
 
 
@@ -62,5 +63,5 @@ class Page(HTMLParser):
             and not self.tags
             and not self.other
             and set(self.found) <= TAGS
-            and all(name == "sandbox-kit" or name.startswith("sbk-") for name in names)
+            and all(name in OUTERMOST or name.startswith("sbk-") for name in names)
         )

@@ -54,6 +54,12 @@ def test_what_is_shown_can_be_sent_as_utf8_and_turns_no_line_around(value: str) 
     assert not set("\0\x07\x1b\r\x7f\x9b\u202e\u2066") & set(shown)
 
 
+def test_a_page_takes_no_formula_out_of_an_output() -> None:
+    page = Page(output(line(text("a$5 and $6.txt"))))
+    outermost = next(value for _, name, value in page.attributes if name == "class")
+    assert {"tex2jax_ignore", "mathjax_ignore"} <= set((outermost or "").split())
+
+
 def test_control_characters_show_as_symbols() -> None:
     assert text("a\0b\x07\x7f\x9b\n\t") == "a\u2400b\u2407\u2421\ufffd\n\t"
 
