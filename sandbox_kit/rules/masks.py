@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sandbox_kit.paths import within
 from sandbox_kit.rules.checker import PermissionChecker
-from sandbox_kit.rules.globs import literal_prefix, parse_glob
-from sandbox_kit.rules.globsyntax import Alternative, Anchor
+from sandbox_kit.rules.globs import literal_prefix, normal_path, parse_glob
+from sandbox_kit.rules.reach import Reach
 from sandbox_kit.rules.ruleset import PermissionRule, PermissionRuleset
 from sandbox_kit.rules.segments import Gap
 from sandbox_kit.types import Operation
@@ -32,7 +32,7 @@ class RuleMasks:
     def __init__(self, checker: PermissionChecker, work_dir: str) -> None:
         self._checker = checker
         self._work_dir = work_dir
-        self._reach: dict[str | None, int | None] = {}
+        self._reaches: dict[Operation, Reach] = {}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RuleMasks):
@@ -91,7 +91,7 @@ class RuleMasks:
         """Return the directories between the work directory and *name*, outermost first."""
         found: list[str] = []
         parent = name.rpartition("/")[0]
-        while parent != self._work_dir and within(parent, self._work_dir):
+        while len(parent) > len(self._work_dir) and within(parent, self._work_dir):
             found.append(parent)
             parent = parent.rpartition("/")[0]
         return tuple(reversed(found))
@@ -100,44 +100,12 @@ class RuleMasks:
         verdict = self._checker.verdict(operation, name)
         if verdict.action == "allow" or not above:
             return ()
-        reach = self._names_above(operation, verdict.rule)
-        if reach is None or self._checker.verdict(operation, above[-1]).rule == verdict.rule:
-            return above
-        return above[len(above) - reach :] if reach else ()
+        kept = self._reach(operation).names_above(verdict.rule, normal_path(name))
+        return above[len(above) - kept :]
 
-    def _names_above(self, operation: Operation, rule: str | None) -> int | None:
-        """Return how many directory names above an entry *rule* looks at; None for all of them."""
-        if rule not in self._reach:
-            self._reach[rule] = self._measure(operation, rule)
-        return self._reach[rule]
-
-    def _measure(self, operation: Operation, rule: str | None) -> int | None:
-        earlier: list[PermissionRule] = []
-        for each in self._checker.ruleset.rules_for(operation):
-            if f"{each.action} {each.pattern}" == rule:
-                return None if any(map(_depends_on_place, earlier)) else _rule_reach(each)
-            if each.action == "allow":
-                earlier.append(each)
-        return None
-
-
-def _rule_reach(rule: PermissionRule) -> int | None:
-    reaches = [_reach(alternative) for alternative in parse_glob(rule.pattern).alternatives]
-    known = [reach for reach in reaches if reach is not None]
-    return max(known) if len(known) == len(reaches) else None
-
-
-def _reach(alternative: Alternative) -> int | None:
-    """Return how many names above the entry itself a pattern looks at; None where it starts from a place."""
-    steps = alternative.segments[alternative.segments[0] is Gap.GLOBSTAR :]
-    if alternative.anchor is not Anchor.ANYWHERE or Gap.GLOBSTAR in steps[:-1]:
-        return None
-    return len(steps) - 1 - (len(steps) > 1 and steps[-1] is Gap.GLOBSTAR)
-
-
-def _depends_on_place(rule: PermissionRule) -> bool:
-    """Whether another directory's name may make an allowing *rule* match."""
-    return any(
-        _reach(alternative) != 0 or alternative.directory or Gap.GLOBSTAR in alternative.segments[1:]
-        for alternative in parse_glob(rule.pattern).alternatives
-    )
+    def _reach(self, operation: Operation) -> Reach:
+        """Return how far up refusals reach; what is read-only is so with all beneath it."""
+        if operation not in self._reaches:
+            rules = self._checker.ruleset.rules_for(operation)
+            self._reaches[operation] = Reach(self._checker._place, rules, stands_for_all=operation == "write")
+        return self._reaches[operation]

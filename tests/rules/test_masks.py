@@ -46,9 +46,17 @@ def test_a_hidden_directory_may_open_beneath_for_an_earlier_allow() -> None:
         ((("deny", "/w/a/*/x"),), "/w/a/b/x", ("/w/a", "/w/a/b")),
         ((("deny", "**/conf/*.key"),), "/w/a/b/conf/x.key", ("/w/a/b/conf",)),
         ((("deny", "**/conf/**"),), "/w/a/conf", ()),
-        ((("deny", "**/conf/**"),), "/w/a/conf/b", ("/w/a", "/w/a/conf")),
+        ((("deny", "**/conf/**"),), "/w/a/conf/b", ("/w/a/conf",)),
+        ((("deny", "**/conf"),), "/w/a/conf/b/c", ("/w/a/conf", "/w/a/conf/b")),
         ((("deny", "**/a/**/x"),), "/w/a/b/c/x", ("/w/a", "/w/a/b", "/w/a/b/c")),
-        ((("deny", "{**/.env,conf/key}"),), "/w/a/.env", ("/w/a",)),
+        ((("deny", "{**/.env,conf/key}"),), "/w/a/.env", ()),
+        ((("deny", "{**/.env,conf/key}"),), "/w/conf/key", ("/w/conf",)),
+        ((("deny", "./**/.env"),), "/w/a/b/.env", ()),
+        ((("deny", "/w/**/.env"),), "/w/a/b/.env", ()),
+        ((("allow", "**/.aws"), ("deny", "**/.aws/**")), "/w/a/.aws/key", ("/w/a/.aws",)),
+        ((("allow", "**/.aws"), ("ask", "**/.aws/**")), "/w/a/.aws/key", ("/w/a/.aws",)),
+        ((("allow", "**/.*"), ("deny", "**/.aws")), "/w/a/.aws/b/key", ("/w/a/.aws", "/w/a/.aws/b")),
+        ((("allow", "**/conf/.*"), ("deny", "**/.env")), "/w/a/b/.env", ("/w/a/b",)),
         ((("allow", "docs/**"), ("deny", "**/.env")), "/w/a/.env", ("/w/a",)),
         ((("allow", "*.example"), ("deny", "**/.env")), "/w/a/.env", ()),
         ((("allow", "**/public/**"), ("deny", "**/*.key")), "/w/a/b.key", ("/w/a",)),
@@ -62,6 +70,58 @@ def test_directories_whose_names_a_mask_depends_on_are_pinned(
     rules: tuple[tuple[str, str], ...], name: str, pins: tuple[str, ...]
 ) -> None:
     assert masks(*rules).pins(name) == pins
+
+
+def writing(*rules: tuple[str, str]) -> RuleMasks:
+    """The masks of rules on writes, beside others on reads."""
+    writes = OperationPermissions(rules=[PermissionRule(pattern, action) for action, pattern in rules])
+    reads = OperationPermissions(rules=[PermissionRule("*.x", "allow"), PermissionRule("**/.e*", "deny")])
+    return RuleMasks(PermissionChecker(PermissionRuleset("allow", read=reads, write=writes), "/w"), "/w")
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "pins"),
+    [
+        ((("allow", "**/.aws"), ("deny", "**/.aws/**")), "/w/a/.aws/key", ("/w/a/.aws",)),
+        ((("deny", "a/b/f"), ("allow", "**/f"), ("deny", "**/b")), "/w/a/b", ("/w/a",)),
+        ((("deny", "c/**"), ("allow", "**/f"), ("deny", "**/b")), "/w/a/b", ()),
+        ((("deny", "**/a/b/f"), ("allow", "**/f"), ("deny", "**/b")), "/w/c/a/b", ("/w/c", "/w/c/a")),
+        ((("allow", "**/f"), ("deny", "a/b/f/g"), ("deny", "**/b")), "/w/a/b", ()),
+    ],
+)
+def test_a_read_only_directory_depends_on_what_earlier_rules_refuse_and_allow_in_it(
+    rules: tuple[tuple[str, str], ...], name: str, pins: tuple[str, ...]
+) -> None:
+    assert writing(*rules).pins(name) == pins
+
+
+def test_the_same_rule_may_depend_on_other_names_for_each_operation() -> None:
+    chosen = writing(("allow", "c/**"), ("deny", "**/.e*"))
+    assert chosen.pins("/w/a/.e") == ("/w/a",)
+    assert chosen.pins("/w/a/.e.x") == ("/w/a",)
+
+
+def test_a_link_that_leads_into_a_read_only_directory_pins_it() -> None:
+    rules = [
+        PermissionRule(pattern, action) for pattern, action in (("/l/f", "deny"), ("**/f", "allow"), ("**/b", "deny"))
+    ]
+    checker = PermissionChecker(PermissionRuleset("allow", write=OperationPermissions(rules=rules)), "/w")
+    assert RuleMasks(checker, "/w").pins("/w/a/b") == ()
+    assert RuleMasks(checker.with_prefixes({"/l/f": ["/w/a/b/f"]}), "/w").pins("/w/a/b") == ("/w/a",)
+
+
+def test_where_case_is_folded_other_spellings_count() -> None:
+    rules = [
+        PermissionRule(pattern, action) for pattern, action in (("A/b/f", "deny"), ("**/f", "allow"), ("**/b", "deny"))
+    ]
+    ruleset = PermissionRuleset("allow", write=OperationPermissions(rules=rules))
+    assert RuleMasks(PermissionChecker(ruleset, "/w"), "/w").pins("/w/a/b") == ()
+    assert RuleMasks(PermissionChecker(ruleset, "/w", case_sensitive=False), "/w").pins("/w/a/b") == ("/w/a",)
+
+
+def test_a_work_directory_at_the_root_has_pins_too() -> None:
+    ruleset = PermissionRuleset("allow", rules=[PermissionRule("a/*/x", "deny")])
+    assert RuleMasks(PermissionChecker(ruleset, "/"), "/").pins("/a/b/x") == ("/a", "/a/b")
 
 
 def test_what_a_default_hides_depends_on_every_name_above() -> None:
