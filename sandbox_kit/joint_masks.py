@@ -29,6 +29,12 @@ class JointMasks:
         """Whether nothing beneath a hidden *directory* may be visible."""
         return any(masks.hidden(directory) and not masks.opens_beneath(directory) for masks in self.masks)
 
+    def set_apart(self, name: str, directory: str) -> bool:
+        """Whether one of several keeps *name*, and not the *directory* that it is in: another one keeps that."""
+        return len(self.masks) > 1 and any(
+            masks.read_only(name) and not masks.read_only(directory) for masks in self.masks
+        )
+
     def pins(self, name: str) -> set[str]:
         """Directories that must keep their names for the mask of *name* to hold."""
         return {pin for masks in self.masks for pin in masks.pins(name)}

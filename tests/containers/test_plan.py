@@ -99,6 +99,13 @@ def test_what_was_hidden_before_is_hidden_under_another_name() -> None:
     assert plan.masked == known
 
 
+def test_what_one_guard_keeps_in_a_directory_that_another_keeps_stays_in_its_place() -> None:
+    one = masks([], [PermissionRule("x/m/f", "deny")])
+    other = masks([], [PermissionRule("**/f", "allow"), PermissionRule("**/m", "deny")])
+    plan = make_plan(found({"x": {"m": {"f": "file"}}}), JointMasks([one, other]), WORK_DIR, Outside())
+    assert plan.again == {"/workspace/x": False, "/workspace/x/m": True}
+
+
 def test_too_many_masks_are_refused_with_their_number() -> None:
     many = {f"d{number}": {".env": "file"} for number in range(5000)}
     with pytest.raises(UnsupportedError, match="5000"):

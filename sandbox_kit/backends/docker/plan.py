@@ -141,6 +141,7 @@ class _Judge:
         self._hidden: dict[str, Identity] = {}
         self._read_only: list[str] = []
         self._writable: list[str] = []
+        self._kept: list[str] = []
         self._fixed: set[Identity] = set()
 
     def enter(self, found: Found) -> None:
@@ -166,6 +167,8 @@ class _Judge:
         if frozen_there != frozen_here:
             self._fixed.add((found.stat.device, found.stat.inode))
             (self._read_only if frozen_there else self._writable).append(name)
+        elif frozen_there and self._rules.set_apart(name, name.rpartition("/")[0]):
+            self._kept.append(name)
 
     def _is_hidden(self, found: Found, name: str) -> bool:
         if (found.stat.device, found.stat.inode) in self._known:
@@ -176,7 +179,7 @@ class _Judge:
 
     def plan(self, outside: Outside) -> Plan:
         """Return what to mount."""
-        places = [*self._hidden, *self._read_only, *self._writable]
+        places = [*self._hidden, *self._read_only, *self._writable, *self._kept]
         pins = {pin for name in places for pin in self._rules.pins(name)}
         again = {pin: self._frozen[pin.removeprefix(self._work_dir).strip("/")] for pin in pins}
         again.update(dict.fromkeys(self._writable, False))

@@ -58,11 +58,13 @@ class Found:
         mounts: parents before children.
         parents: each directory that a mount lies in -> its device and inode.
         all_hidden: directories that hold nothing but what is hidden, deepest first.
+        kept: what cannot be changed by a mount on what it lies in, though another mask keeps that.
     """
 
     mounts: list[Mount]
     parents: dict[str, tuple[int, int]]
     all_hidden: list[str]
+    kept: list[str] = field(factory=list)
 
     def close(self) -> None:
         """Close every descriptor; closing twice is fine."""
@@ -139,8 +141,7 @@ class Walker:
                     self.found.mounts.append(Mount("hide-file", name))
                 else:
                     everything = False
-                    if read_only(name) != frozen_here:
-                        self._again(directory, entry.name, name, not frozen_here)
+                    self._keep(directory, entry.name, name, frozen_here, read_only(name))
         if len(self.found.mounts) > mounts:
             status = os.fstat(directory)
             self.found.parents[prefix.rstrip("/") or "/"] = status.st_dev, status.st_ino
@@ -166,12 +167,17 @@ class Walker:
             raise changed(name) from error
         with directory:
             frozen_there = self.rules.read_only(name)
-            if frozen_there != frozen_here:
-                self._again(parent, entry, name, frozen_there)
+            self._keep(parent, entry, name, frozen_here, frozen_there)
             all_hidden = self.enter(directory.fd, name + "/", frozen_there, depth + 1)
         if all_hidden:
             self.found.all_hidden.append(name)
         return all_hidden
+
+    def _keep(self, parent: int, entry: str, name: str, frozen_here: bool, frozen_there: bool) -> None:
+        if frozen_there != frozen_here:
+            self._again(parent, entry, name, frozen_there)
+        elif frozen_there and self.rules.set_apart(name, name.rpartition("/")[0]):
+            self.found.kept.append(name)
 
     def _again(self, parent: int, entry: str, name: str, frozen: bool) -> None:
         """Mount the thing over itself, so that it can, or cannot, be changed."""

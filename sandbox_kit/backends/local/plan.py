@@ -42,7 +42,7 @@ def plan(root_fd: int, work_dir: str, rules: JointMasks, own: Mapping[str, Kind]
     """
     found = walk(root_fd, work_dir, rules) if rules.masks else Found([], {}, [])
     try:
-        pins = _pins(found.mounts, rules, work_dir)
+        pins = _pins([*(mount.name for mount in found.mounts), *found.kept], rules, work_dir)
         if sum(mount.kind == "hide-file" for mount in found.mounts) > MAX_FILE_MASKS:
             found.mounts = folded(found)
         refuse_too_long(found.mounts)
@@ -75,8 +75,8 @@ def _parents(name: str, work_dir: str) -> Iterator[str]:
         yield name
 
 
-def _pins(mounts: Iterable[Mount], rules: JointMasks, work_dir: str) -> set[str]:
-    return {pin for mount in mounts for pin in rules.pins(mount.name) if pin.startswith(work_dir.rstrip("/") + "/")}
+def _pins(names: Iterable[str], rules: JointMasks, work_dir: str) -> set[str]:
+    return {pin for name in names for pin in rules.pins(name) if pin.startswith(work_dir.rstrip("/") + "/")}
 
 
 def folded(found: Found) -> list[Mount]:
