@@ -65,6 +65,9 @@ class _Changes(AbstractContextManager[None]):
 
 _CHANGES = _Changes()
 
+_SOMEWHERE = "/w"
+"""A work directory like any other: none is the root of its file system."""
+
 
 class LiveRules:
     """The checker of a guard, with the rules' literal prefixes as links resolve them now.
@@ -107,8 +110,8 @@ class LiveRules:
         return self._ruleset
 
     def may_mask(self) -> bool:
-        """Whether there may be anything to hide from commands."""
-        return RuleMasks(PermissionChecker(self._ruleset), "/").any()
+        """Whether there may be anything to hide from commands, wherever the work directory is."""
+        return RuleMasks(PermissionChecker(self._ruleset, _SOMEWHERE), _SOMEWHERE).any()
 
     def checker(self) -> PermissionChecker:
         """Return the rules, with every prefix resolved."""

@@ -24,7 +24,7 @@ from sandbox_kit.host.private import shared_directory
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Turns"]
+__all__ = ["TurnTimeoutError", "Turns"]
 
 _PAUSE = 0.005
 """Seconds between two looks at what another process holds."""
@@ -42,6 +42,10 @@ _UNKNOWN = b"unknown"
 """Nobody's id: whoever comes next has to take it that another had the thing."""
 
 _HELD = (errno.EAGAIN, errno.EACCES)
+
+
+class TurnTimeoutError(SandboxTimeoutError):
+    """The turn did not come in time: what waited for it was not begun."""
 
 
 class _Shared:
@@ -179,11 +183,11 @@ class _Place:
         """Wait for a change, but not for longer than another process may take for one.
 
         Raises:
-            SandboxTimeoutError: the deadline has come.
+            TurnTimeoutError: the deadline has come.
         """
         left = _PAUSE if deadline is None else min(_PAUSE, deadline - time.monotonic())
         if left <= 0:
-            raise SandboxTimeoutError("another handle had the sandbox until the time limit")
+            raise TurnTimeoutError("another handle had the sandbox until the time limit: nothing was begun")
         self._waiting.append(holder)
         try:
             self.change.wait(left)
@@ -260,7 +264,7 @@ class Turns:
             check: called now and then while it waits; what it raises ends the wait.
 
         Raises:
-            SandboxTimeoutError: at the beginning of the block: the deadline came.
+            TurnTimeoutError: at the beginning of the block: the deadline came.
         """
         return _Held(self, self._place, deadline, command=command, check=check)
 

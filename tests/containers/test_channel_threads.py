@@ -12,7 +12,7 @@ import pytest
 from engine.daemon import Engine
 
 from sandbox_kit.backends.docker import DockerSandbox
-from sandbox_kit.errors import CommandTimeoutError, SandboxClosedError
+from sandbox_kit.errors import CommandTimeoutError, SandboxClosedError, SandboxTimeoutError
 
 from .channels import GUARD, MakeBox, nothing_left, works
 
@@ -94,8 +94,10 @@ def test_commands_of_one_user_queue_and_the_wait_counts(shared_box: DockerSandbo
             shared_box.execute("echo on; sleep 2", on_output=lambda *_: begun.set(), timeout=GUARD)
             return
         assert begun.wait(GUARD)
-        with pytest.raises(CommandTimeoutError):
+        with pytest.raises(SandboxTimeoutError, match="not begun") as raised:
             shared_box.execute("echo never >never", timeout=0.2)
+        assert not isinstance(raised.value, CommandTimeoutError)
+        assert raised.value.timeout == 0.2
 
     at_once(work, range(3))
     assert not shared_box.exists("never")

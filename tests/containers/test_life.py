@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from engine.daemon import Engine
 
-from sandbox_kit import Runtime
-from sandbox_kit.backends.docker import DockerSandbox, container, leases
-from sandbox_kit.backends.docker.terms import Terms, Workspace
+from sandbox_kit import SECRETS, Runtime, guarding
+from sandbox_kit.backends.docker import DockerSandbox, container, leases, ownership
+from sandbox_kit.backends.docker.terms import Terms, Workspace, digest_rules
 from sandbox_kit.errors import (
     InvalidArgumentError,
     PathAccessError,
@@ -243,6 +243,13 @@ def test_a_renewal_that_fails_or_hangs_stops_no_other() -> None:
         let_go.set()
 
 
+def test_what_has_no_lease_is_renewed_for_its_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "_UNLEASED", 0.3)
+    each = Renewed(lambda: None)
+    leases.keep(each.renew, None)
+    assert each.enough.wait(HANGS_AFTER)
+
+
 @pytest.mark.parametrize("user", [0, 1000])
 def test_the_lease_is_renewed_however_many_commands_end(
     made: Callable[..., DockerSandbox], monkeypatch: pytest.MonkeyPatch, user: int
@@ -339,6 +346,22 @@ def test_a_strangers_container_is_neither_used_nor_removed(
         engine.client().remove_container(stranger, force=True)
 
 
+@pytest.mark.parametrize("masked", ["garbage:x", "1", "1:" + "9" * 5000, "1:2,"])
+def test_a_strangers_container_is_no_sandbox_whatever_its_labels_say(
+    engine: Engine, made: Callable[..., DockerSandbox], busybox_image: str, identity: str, masked: str
+) -> None:
+    guarded = guarding(made(sandbox_id=identity), SECRETS, commands="confined")
+    for told in ({}, {"sandbox-kit.id": identity}):
+        labels = {"sandbox-kit.masked": masked, "sandbox-kit.rules": digest_rules([SECRETS]), **told}
+        name = f"sandbox-kit-{identity}"
+        stranger = engine.client().create_container(busybox_image, ["sleep", "60"], name=name, labels=labels)
+        try:
+            with pytest.raises(SandboxConflictError, match=identity):
+                guarded.start()
+        finally:
+            engine.client().remove_container(stranger, force=True)
+
+
 def test_a_strangers_volume_is_neither_used_nor_removed(
     engine: Engine, made: Callable[..., DockerSandbox], identity: str
 ) -> None:
@@ -351,6 +374,18 @@ def test_a_strangers_volume_is_neither_used_nor_removed(
         assert volumes(engine, sandbox.name) == [sandbox.name]
     finally:
         engine.client().remove_volume(sandbox.name)
+
+
+def test_a_stop_leaves_what_has_another_name_whatever_its_labels_say(
+    engine: Engine, made: Callable[..., DockerSandbox], busybox_image: str, identity: str
+) -> None:
+    labels = {"sandbox-kit.id": identity, "sandbox-kit.beside": "yes"}
+    stranger = engine.client().create_container(busybox_image, ["true"], name=f"{identity}-other", labels=labels)
+    try:
+        made(sandbox_id=identity).start().stop(purge=True)
+        assert containers(engine, identity) == [f"{identity}-other"]
+    finally:
+        engine.client().remove_container(stranger, force=True)
 
 
 def test_one_configuration_told_in_two_ways_is_no_conflict(made: Callable[..., DockerSandbox], identity: str) -> None:
@@ -379,6 +414,24 @@ def test_persist_keeps_what_was_installed_until_a_purge(
         assert sandbox.execute("cat /usr-local-thing").stdout == "installed\n"
     sandbox.stop(purge=True)
     assert containers(engine, sandbox.name) == []
+
+
+def test_labels_of_an_image_say_nothing_of_a_container(
+    engine: Engine, made: Callable[..., DockerSandbox], identity: str, forged_image: str
+) -> None:
+    sandbox = made(forged_image, sandbox_id=identity, persist=True)
+    with sandbox:
+        sandbox.execute("echo installed >/usr-local-thing", check=True)
+    assert containers(engine, sandbox.name) == [sandbox.name]
+    assert "forged" not in engine.client().inspect_container(sandbox.name)["Config"]["Labels"].values()
+    with sandbox:
+        assert sandbox.execute("cat /usr-local-thing").stdout == "installed\n"
+
+
+def test_what_is_not_so_of_a_container_is_said_too() -> None:
+    told = ownership.container_labels("x", Terms("image", "/w", Workspace("volume")))
+    assert {told[name] for name in (ownership.KEPT, ownership.BESIDE)} == {"no"}
+    assert {told[name] for name in (ownership.HELPER, ownership.ROOT, ownership.SESSION, ownership.LIMITS)} == {""}
 
 
 def test_remove_is_taken_for_purge_with_a_warning(
@@ -516,6 +569,8 @@ def test_a_work_directory_that_cannot_be_mounted_is_refused(work_dir: str) -> No
         {"env": ["A"]},
         {"labels": {"a": 5}},
         {"labels": "a"},
+        {"labels": {"sandbox-kit.temporary": "yes"}},
+        {"labels": {"team": "a", "sandbox-kit.": ""}},
         {"oci_runtime": 5},
         {"oci_runtime": ""},
         {"read_only": "yes"},

@@ -307,11 +307,44 @@ def test_another_process_joins_the_same_container_under_the_same_rules(make: Mak
         assert sandbox.read(".env") == "TOKEN"
 
 
-def test_a_container_under_other_rules_is_another_configuration(make: Make, busybox_image: str) -> None:
+def test_a_container_that_runs_under_other_rules_is_not_joined(make: Make, busybox_image: str) -> None:
+    alike = PermissionRuleset("allow", rules=[PermissionRule("b", "deny"), PermissionRule("a/secret/**", "deny")])
     with guarding(make(busybox_image), DENIED):
-        for other in (make(busybox_image), guarding(make(busybox_image), ASKED)):
-            with pytest.raises(SandboxConflictError):
+        for other in (make(busybox_image), *(guarding(make(busybox_image), rules) for rules in (ASKED, alike))):
+            with pytest.raises(SandboxConflictError, match="other rules"):
                 other.start()
+
+
+def test_a_kept_container_is_made_anew_for_other_rules_with_what_it_holds(make: Make, image: str) -> None:
+    with guarding(make(image, persist=True), DENIED) as guarded:
+        script(guarded, "echo installed >/opt-file; echo TOKEN >.env; echo TOKEN >b.pem")
+    other = PermissionRuleset("allow", rules=[PermissionRule("**/*.pem", "deny")])
+    with guarding(make(image, persist=True), other, commands="confined") as guarded:
+        assert script(guarded, "cat /opt-file .env b.pem") == "installed\nTOKEN\n"
+    with make(image, persist=True) as sandbox:
+        assert script(sandbox, "cat /opt-file b.pem") == "installed\nTOKEN\n"
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_a_workspace_that_commands_have_closed_is_not_started_under_rules(make: Make, image: str, user: int) -> None:
+    guarded = guarding(make(image, user=user), DENIED, commands="confined")
+    with guarded:
+        script(guarded, "echo TOKEN >.env; chmod 300 .")
+    with pytest.raises(UnsupportedError, match="/workspace cannot be listed"):
+        guarded.start()
+    with make(image, user=user) as sandbox:
+        sandbox.execute("chmod 700 .").check()
+    with guarded:
+        assert script(guarded, "cat .env") == ""
+
+
+def test_all_but_the_workspace_can_be_denied(make: Make, image: str) -> None:
+    rules = PermissionRuleset("deny", rules=[PermissionRule("./**", "allow")], execute=OperationPermissions("allow"))
+    guarded = guarding(make(image), rules, commands="confined")
+    with guarded:
+        assert guarded.capabilities.commands == "confined"
+        guarded.write("file", "text")
+        assert guarded.execute("cat file").stdout == "text"
 
 
 def test_a_purge_by_another_handle_leaves_nothing(engine: Engine, make: Make, busybox_image: str) -> None:

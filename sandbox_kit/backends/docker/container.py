@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
-from uuid import uuid4
 
 from attrs import evolve, frozen
 from docker.errors import NotFound
@@ -14,7 +14,7 @@ from docker.errors import NotFound
 from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
 from sandbox_kit.backends.docker.hosting import host_config
-from sandbox_kit.backends.docker.ownership import ID, container_labels
+from sandbox_kit.backends.docker.ownership import BESIDE, ID, beside_name, container_labels, is_beside, listed_name
 from sandbox_kit.backends.docker.plan import Identity, Plan
 from sandbox_kit.backends.docker.preparing import Prepared
 from sandbox_kit.backends.docker.pulling import look_up
@@ -25,12 +25,12 @@ from sandbox_kit.errors import SandboxConflictError, UnsupportedError
 __all__ = ["Up", "beside", "bring_up", "drop_kept", "end", "known_masks"]
 
 CONFIG = "sandbox-kit.config"
+RULES = "sandbox-kit.rules"
+"""What tells the rules apart that it was started under."""
+
 PLAN = "sandbox-kit.plan"
 MASKED = "sandbox-kit.masked"
 """What is masked in it: the plan's digest; and device and inode of each thing, to know it by another name."""
-
-BESIDE = "sandbox-kit.beside"
-"""Set on a container that only serves file calls of another."""
 
 _KEPT = "sandbox-kit/kept"
 """The images of what kept containers held that had to be made anew."""
@@ -42,6 +42,7 @@ _MADE_WITHIN = 10.0
 """Seconds that another process may take to make one whose name it has taken."""
 
 _PAUSE = 0.05
+_IDENTITY = re.compile("([0-9]{1,20}):([0-9]{1,20})")
 _NOT_BEGUN = ("created", "exited")
 
 
@@ -91,7 +92,7 @@ def _obtain(
 ) -> Up:
     """The container; *undo* is told how to leave all as it was."""
     until = time.monotonic() + _MADE_WITHIN
-    while (found := find(engine, name, sandbox_id, terms)) is None or _is_outdated(found, plan):
+    while (found := find(engine, name, sandbox_id, terms)) is None or _is_outdated(found, terms, plan):
         if found is not None:
             _take_apart(engine, found["Id"], sandbox_id, terms)
         image = _kept_image(engine, sandbox_id, terms) or prepared.image
@@ -107,9 +108,10 @@ def _obtain(
     return Up(str(found["Id"]), new=False, joined=status not in _NOT_BEGUN, masked=bool(labels.get(PLAN)))
 
 
-def _is_outdated(found: Mapping[str, Any], plan: Plan) -> bool:
-    """Whether a container that is to be started masks something else than *plan*."""
-    return found["State"]["Status"] in _NOT_BEGUN and found["Config"]["Labels"].get(PLAN, "") != plan.digest()
+def _is_outdated(found: Mapping[str, Any], terms: Terms, plan: Plan) -> bool:
+    """Whether a container that is to be started holds other rules, or masks something else than *plan*."""
+    labels, wanted = found["Config"]["Labels"], (terms.rules, plan.digest())
+    return found["State"]["Status"] in _NOT_BEGUN and (labels.get(RULES, ""), labels.get(PLAN, "")) != wanted
 
 
 def _take_apart(engine: Engine, container: str, sandbox_id: str, terms: Terms) -> None:
@@ -134,12 +136,19 @@ def _kept_image(engine: Engine, sandbox_id: str, terms: Terms) -> str | None:
     return str(found["Id"]) if found is not None and ours else None
 
 
-def known_masks(engine: Engine, name: str) -> frozenset[Identity]:
-    """Device and inode of what was masked in a container; nothing where there is none."""
+def known_masks(engine: Engine, name: str, sandbox_id: str, rules: str) -> frozenset[Identity]:
+    """Device and inode of what was masked in a sandbox's container; nothing where there is none, or other *rules* held.
+
+    Raises:
+        SandboxConflictError: what is told of that cannot be read, so the library did not say it.
+    """
     found = _look_up(engine, name)
-    told = (found["Config"]["Labels"] or {}).get(MASKED, "") if found else ""
-    pairs = (pair.partition(":") for pair in told.split(",") if pair)
-    return frozenset((int(device), int(inode)) for device, _, inode in pairs)
+    labels = (found["Config"]["Labels"] or {}) if found else {}
+    told = labels.get(MASKED, "") if (labels.get(ID), labels.get(RULES)) == (sandbox_id, rules) else ""
+    pairs = [_IDENTITY.fullmatch(pair) for pair in told.split(",") if pair]
+    if None in pairs:
+        raise SandboxConflictError(f"the container {name!r} was not made by this library: stop it first")
+    return frozenset((int(pair[1]), int(pair[2])) for pair in pairs if pair)
 
 
 def _make(
@@ -169,7 +178,7 @@ def beside(engine: Engine, sandbox_id: str, terms: Terms, prepared: Prepared) ->
     Yields:
         Its id. It is this process's own, and holds nothing.
     """
-    name = f"sandbox-kit.{sandbox_id}.{uuid4().hex[:12]}"
+    name = beside_name(sandbox_id)
     alone = evolve(terms, persist=False, network="none", labels={**terms.labels, BESIDE: "yes"})
     with ExitStack() as undo:
         make_volume(undo, engine, sandbox_id, terms)
@@ -206,7 +215,8 @@ def _end_beside(engine: Engine, sandbox_id: str) -> None:
     with translated():
         found = engine.api.containers(all=True, filters={"label": [f"{ID}={sandbox_id}", f"{BESIDE}=yes"]})
     for each in found:
-        remove(engine, each["Id"])
+        if is_beside(listed_name(each), each["Labels"]):
+            remove(engine, each["Id"])
 
 
 def drop_kept(engine: Engine, sandbox_id: str) -> None:
@@ -219,7 +229,7 @@ def find(engine: Engine, name: str, sandbox_id: str, terms: Terms) -> dict[str, 
     """The container that has *name*, as the engine describes it; None where there is none.
 
     Raises:
-        SandboxConflictError: it is a stranger's, or has another configuration.
+        SandboxConflictError: it is a stranger's, has another configuration, or runs under other rules.
     """
     found = _look_up(engine, name)
     if found is None:
@@ -229,6 +239,8 @@ def find(engine: Engine, name: str, sandbox_id: str, terms: Terms) -> dict[str, 
         raise SandboxConflictError(f"the container {name!r} is not a sandbox's: choose another sandbox_id")
     if labels.get(CONFIG) != terms.digest():
         raise SandboxConflictError(f"sandbox {sandbox_id!r} exists with another configuration: stop it first")
+    if found["State"]["Status"] not in _NOT_BEGUN and labels.get(RULES, "") != terms.rules:
+        raise SandboxConflictError(f"sandbox {sandbox_id!r} runs under other rules: stop it first")
     return found
 
 
@@ -248,7 +260,7 @@ def create(engine: Engine, name: str, sandbox_id: str, terms: Terms, prepared: P
         SandboxConflictError: the name is taken by now.
         SandboxUnavailableError: the engine could not.
     """
-    labels = {**container_labels(sandbox_id, terms), CONFIG: terms.digest(), **_plan_labels(plan)}
+    labels = {**container_labels(sandbox_id, terms), CONFIG: terms.digest(), RULES: terms.rules, **_plan_labels(plan)}
     with translated():
         made = engine.api.create_container(
             prepared.image,

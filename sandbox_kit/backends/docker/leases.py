@@ -24,7 +24,7 @@ from sandbox_kit.host.aside import begin
 from sandbox_kit.host.forks import renew_in_child
 from sandbox_kit.host.marks import own_mark
 
-__all__ = ["PLACE", "TICK", "keep", "listing", "renewal", "sparing", "watch_script"]
+__all__ = ["PLACE", "TICK", "ending", "keep", "listing", "renewal", "watch_script"]
 
 PLACE = "/.sandbox-kit-lease"
 """A file system of its own, where only root may write."""
@@ -32,11 +32,19 @@ PLACE = "/.sandbox-kit-lease"
 TICK = 5
 """Seconds."""
 
+_UNLEASED = 120.0
+"""Seconds that one without a lease is renewed by, for the note of who uses it."""
+
 _RENEW = f"""\
-[ ! "$2" ] || : >{PLACE}/owner."$2" || exit
-[ ! -e {PLACE}/ending ] || {{ echo 'a sweep removes this container: start again'; exit 1; }}
+: >{PLACE}/owner."$2" && rm -f {PLACE}/ending.* || exit
+[ ! -e {PLACE}/over ] || {{ echo 'a sweep removes this container: start again'; exit 1; }}
 echo "$1" >{PLACE}/new && mv {PLACE}/new {PLACE}/number"""
-"""Who uses the container says so before looking whether a sweep ends it, which looks for users after saying that."""
+"""Who uses the container says so, and takes back what sweeps want that have not seen it.
+
+A sweep says what it wants in a file of its own, then looks for users, and then gives the file another name: ``over``.
+Whoever it did not see noted himself later, and so finds that file, or that it is over already: of the two that
+rename and remove one file, one fails. A sweep that was killed before holds up nobody.
+"""
 
 _LIST = f"for o in {PLACE}/owner.*; do [ ! -e $o ] || echo ${{o#{PLACE}/owner.}}; done"
 _log = logging.getLogger("sandbox_kit")
@@ -44,7 +52,7 @@ _counter = itertools.count()
 
 
 def watch_script(lease: float | None) -> str:
-    """What the first process of a container runs: it reaps orphans, and ends when its lease does.
+    """What the first process of a container runs: it reaps orphans, and ends when its lease does or a sweep says so.
 
     A ``sleep`` that a command killed is no tick. Without a ``sleep`` in the image there is no end.
     """
@@ -52,6 +60,7 @@ def watch_script(lease: float | None) -> str:
     return (
         f"o= n=0; while :; do sleep {TICK}; s=$?; [ $s != 127 ] || break; [ $s = 0 ] || continue; "
         f"g=; read -r g 2>/dev/null <{PLACE}/number; "
+        f"[ ! -e {PLACE}/over ] || exit 0; "
         f'if [ "$g" = "$o" ]; then n=$((n+1)); else o=$g n=0; fi; [ $n != {ticks} ] || exit 0; done; '
         "while read -r _; do :; done"
     )
@@ -63,18 +72,21 @@ def renewal() -> str:
     return f"set -- {shlex.join([number, own_mark()])}\n{_RENEW}"
 
 
-def listing(*, ending: bool = False) -> list[str]:
+def listing(sweep: str = "") -> list[str]:
     """The arguments of a shell that prints the mark of each process that has used the container, a line each.
 
     Args:
-        ending: say before that a sweep ends it: no process begins to use it from then on.
+        sweep: like no other's; say before that this one wants to end it.
     """
-    return ["-c", f": >{PLACE}/ending && {_LIST}" if ending else _LIST]
+    return ["-c", f": >{PLACE}/ending.{sweep} && {_LIST}" if sweep else _LIST]
 
 
-def sparing() -> list[str]:
-    """The arguments of a shell that takes that back."""
-    return ["-c", f"rm -f {PLACE}/ending"]
+def ending(sweep: str) -> list[str]:
+    """The arguments of a shell that ends the container, unless somebody began to use it since *sweep* listed who does.
+
+    It prints something where it is over: no process begins to use it from then on, and it ends by itself.
+    """
+    return ["-c", f"mv {PLACE}/ending.{sweep} {PLACE}/over 2>/dev/null; [ ! -e {PLACE}/over ] || echo over"]
 
 
 @define(eq=False)
@@ -172,6 +184,9 @@ _renewals = _Renewals()
 renew_in_child(_renewals)
 
 
-def keep(renew: Callable[[], None], lease: float) -> None:
-    """Call *renew*, a method of something that is not kept alive by this, three times a *lease*, in seconds."""
-    _renewals.add(renew, lease / 3)
+def keep(renew: Callable[[], None], lease: float | None) -> None:
+    """Call *renew*, a method of something that is not kept alive by this, three times a *lease*, in seconds.
+
+    One without a lease is renewed as well: a command of root's may have removed the note of who uses it.
+    """
+    _renewals.add(renew, (lease or _UNLEASED) / 3)

@@ -34,14 +34,29 @@ def plan_masks(line: Line, work_dir: str, rules: JointMasks, known: Collection[I
     Raises:
         UnsupportedError: a rule hides what commands need, or the masks cannot be held; names it.
     """
-    listing = Listing(line, work_dir, None)
+    listing = _opened(line, work_dir, None)
     if listing.spot.real != work_dir:
         raise UnsupportedError(f"work_dir: {work_dir} is {listing.spot.real} by its real name: name it so under rules")
     return make_plan(listing.found(), rules, work_dir, _outside(line, work_dir, rules), known)
 
 
+def _opened(line: Line, directory: str, depth: int | None) -> Listing:
+    """List a directory, of which nothing may stay unseen.
+
+    Raises:
+        UnsupportedError: it cannot be listed.
+    """
+    listing = Listing(line, directory, depth)
+    if not listing.is_open:
+        raise UnsupportedError(
+            f"{directory} cannot be listed in the sandbox, so nothing in it can be masked: "
+            f"start it without rules, and give its owner back what `chmod u+rwx {directory}` gives"
+        )
+    return listing
+
+
 def _outside(line: Line, work_dir: str, rules: JointMasks) -> Outside:
-    top = [f"/{found.name}" for found in Listing(line, "/", 1).found()]
+    top = [f"/{found.name}" for found in _opened(line, "/", 1).found()]
     spelled_out = [*rules.outside(), *(name for name in unlisted(top, rules, work_dir) if name not in _OURS)]
     hidden = _real_names(line, spelled_out, work_dir)
     read_only = _real_names(line, protected(top, rules), work_dir)

@@ -14,7 +14,7 @@ from attrs import frozen
 from docker.errors import APIError, NotFound
 
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
-from sandbox_kit.backends.docker.ownership import HELPER, helper_labels
+from sandbox_kit.backends.docker.ownership import HELPER, serving_one_call
 from sandbox_kit.backends.docker.pulling import describe, look_up
 from sandbox_kit.backends.docker.shellcopy import PLACE, ShellCopy, copy_shell
 from sandbox_kit.errors import InvalidArgumentError, RemoteProtocolError, SandboxUnavailableError
@@ -102,9 +102,8 @@ def _make(engine: Engine, image: str, tag: str, user: str, work_dir: str) -> dic
 @contextmanager
 def _container(engine: Engine, image: str) -> Iterator[str]:
     """A container that is never started, to look into an image and to add to it."""
-    labels = {_LABEL: "making", **helper_labels()}
     with translated():
-        made = engine.api.create_container(image, ["-"], entrypoint=["-"], labels=labels)["Id"]
+        made = engine.api.create_container(image, **serving_one_call({_LABEL: "making"}))["Id"]
     try:
         yield made
     finally:

@@ -29,6 +29,7 @@ from sandbox_kit.backends.docker.terms import (
     check_text,
     check_work_dir,
     check_workspace,
+    digest_rules,
 )
 from sandbox_kit.backends.shell.loop import Take
 from sandbox_kit.contract import Backend, Process, Sandbox
@@ -41,6 +42,7 @@ from sandbox_kit.errors import (
     SandboxUnavailableError,
     UnsupportedError,
 )
+from sandbox_kit.host.turns import TurnTimeoutError
 from sandbox_kit.output import Capture
 from sandbox_kit.primitives import Authorize, Command, Masks, MaskSource, Operations
 from sandbox_kit.rules.checker import PermissionChecker
@@ -81,7 +83,7 @@ class DockerSandbox(DockerFiles, Sandbox):
         read_only: whether the root file system is; ``/tmp`` and the workspace stay writable.
         oci_runtime: such as ``"runsc"`` or ``"kata"``; None is the engine's own.
         env: variables for every command.
-        labels: for the container.
+        labels: for the container and its volume; none may begin with ``sandbox-kit.``.
         persist: whether ``stop()`` keeps the container, stopped, with what was installed in it.
         lease: seconds after which the container ends by itself when no process that started the sandbox
             lives any more to renew it; None for never.
@@ -212,7 +214,9 @@ class DockerSandbox(DockerFiles, Sandbox):
         Sandbox.stop(self, purge or bool(remove))
 
     def _confines(self, ruleset: PermissionRuleset) -> bool:
-        return self._running is None or ruleset in self._held or not RuleMasks(PermissionChecker(ruleset), "/").any()
+        if self._running is None or ruleset in self._held:
+            return True
+        return not RuleMasks(PermissionChecker(ruleset, self.work_dir), self.work_dir).any()
 
     def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
         held = tuple(source.ruleset for source in masks)
@@ -229,7 +233,7 @@ class DockerSandbox(DockerFiles, Sandbox):
     def _terms_under(self, masks: tuple[MaskSource, ...]) -> Terms:
         """What a container is made with that holds the rules of *masks*."""
         held = tuple(source.ruleset for source in masks)
-        return evolve(self._terms, rules=repr(held) if held else "")
+        return evolve(self._terms, rules=digest_rules(held))
 
     def _check_held(self, wanted: Collection[PermissionRuleset]) -> None:
         """Check that the kernel holds rules for commands.
@@ -283,6 +287,8 @@ class DockerSandbox(DockerFiles, Sandbox):
         deadline = None if command.timeout is None else began + command.timeout
         try:
             code = self._run_to_end(running, command, cwd, take, deadline)
+        except TurnTimeoutError as error:
+            raise SandboxTimeoutError(str(error), command.timeout) from error
         except SandboxTimeoutError as error:
             if error is take.raised or deadline is None or time.monotonic() < deadline:
                 raise

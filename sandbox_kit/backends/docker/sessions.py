@@ -14,21 +14,14 @@ from attrs import asdict, evolve
 from sandbox_kit.backends.docker import container as containers
 from sandbox_kit.backends.docker.dialing import DEFAULT_HOST
 from sandbox_kit.backends.docker.engine import Engine, connect, translated
-from sandbox_kit.backends.docker.ownership import ID, KEPT
+from sandbox_kit.backends.docker.ownership import ID, KEPT, LIMITS, ROOT, SESSION
 from sandbox_kit.backends.docker.sandbox import DockerSandbox
-from sandbox_kit.errors import UnsupportedError
+from sandbox_kit.errors import SandboxConflictError, UnsupportedError
 from sandbox_kit.primitives import MaskSource, allow
 from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Limits
 
 __all__ = ["SessionContainer", "kept_beneath"]
-
-ROOT = "sandbox-kit.root"
-"""Which root the session is of: containers of several may be on one engine."""
-
-SESSION = "sandbox-kit.session"
-LIMITS = "sandbox-kit.limits"
-"""The limits that it was made with, for those who join."""
 
 _DIGITS = 16
 _LONGEST = 64 - _DIGITS - 1
@@ -78,8 +71,9 @@ class SessionContainer(DockerSandbox):
             oci_runtime=oci_runtime,
             work_dir=work_dir,
             persist=persist,
-            labels={ROOT: root, SESSION: session_id, LIMITS: json.dumps(asdict(limits), sort_keys=True)},
         )
+        labels = {ROOT: root, SESSION: session_id, LIMITS: json.dumps(asdict(limits), sort_keys=True)}
+        self._terms = evolve(self._terms, labels=labels)
         self._joins = joins
 
     def _start(self, masks: tuple[MaskSource, ...] = ()) -> None:
@@ -106,10 +100,10 @@ class SessionContainer(DockerSandbox):
 
     def _adapt(self, engine: Engine, masks: tuple[MaskSource, ...]) -> None:
         """Have one that others use run as it is, and remove one that was made otherwise and nobody uses."""
-        wanted = self._terms_under(masks).digest()
+        terms = self._terms_under(masks)
         for found in _listed(engine, f"{ID}={self.id}"):
             labels = found["Labels"]
-            if f"/{self.name}" not in found["Names"] or labels.get(containers.CONFIG) == wanted:
+            if f"/{self.name}" not in found["Names"] or labels.get(containers.CONFIG) == terms.digest():
                 continue
             if self._joins and found["State"] == "running":
                 self._take_limits(labels.get(LIMITS, ""))
@@ -117,14 +111,23 @@ class SessionContainer(DockerSandbox):
                 containers.remove(engine, found["Id"])
 
     def _take_limits(self, told: str) -> None:
-        if told:
-            labels = {**self._terms.labels, LIMITS: told}
-            self._terms = evolve(self._terms, limits=Limits(**json.loads(told)), labels=labels)
+        """Have the limits that another process *told* of the container; of one that tells none, those that are wanted.
+
+        Raises:
+            SandboxConflictError: they cannot be read, so the library did not say them.
+        """
+        if not told:
+            return
+        try:
+            limits = Limits(**json.loads(told))
+        except (TypeError, ValueError) as error:
+            raise SandboxConflictError(f"the container {self.name!r} was not made by this library") from error
+        self._terms = evolve(self._terms, limits=limits, labels={**self._terms.labels, LIMITS: told})
 
 
 def kept_beneath(root: Path) -> frozenset[str]:
     """Return the sessions beneath *root*, a real name, whose containers are kept stopped."""
-    found = _listed(connect(), f"{ROOT}={_digest(root)}", f"{KEPT}=yes")
+    found = _listed(connect(), f"{ROOT}={_digest(root)}", f"{KEPT}=yes", SESSION)
     return frozenset(each["Labels"][SESSION] for each in found if each["State"] in _STOPPED)
 
 

@@ -133,7 +133,7 @@ def _planned(
         _opened(engine, container, terms, prepared) as running,
     ):
         files._aside = Aside(running)
-        known = containers.known_masks(engine, name)
+        known = containers.known_masks(engine, name, sandbox_id, terms.rules)
         try:
             plan = _plan(files, terms, masks, known)
             try:
@@ -158,8 +158,7 @@ def _opened(engine: Engine, container: str, terms: Terms, prepared: Prepared) ->
     with ExitStack() as failing:
         failing.callback(running.close)
         yield running
-        if terms.lease is not None:
-            leases.keep(running.renew, terms.lease)
+        leases.keep(running.renew, terms.lease)
         failing.pop_all()
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from attrs import frozen
 from docker.errors import NotFound
@@ -18,7 +19,18 @@ from sandbox_kit.backends.docker import container as containers
 from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.engine import Engine, connect, missing_is_fine, translated
 from sandbox_kit.backends.docker.execs import Exec
-from sandbox_kit.backends.docker.ownership import HELPER, ID, KEPT, OWNER, TEMPORARY
+from sandbox_kit.backends.docker.ownership import (
+    HELPER,
+    ID,
+    KEPT,
+    OWNER,
+    TEMPORARY,
+    is_beside,
+    is_helper,
+    is_sandbox,
+    listed_name,
+    runs_nothing,
+)
 from sandbox_kit.backends.docker.shellcopy import PLACE
 from sandbox_kit.errors import SandboxConflictError, SandboxError, SandboxUnavailableError
 from sandbox_kit.host.marks import Fate, fate
@@ -34,6 +46,7 @@ _LIVES = "a process that uses it lives"
 _ELSEWHERE = "its owner is on another machine, or in another process namespace"
 _KEPT = "it is kept"
 _USED = "it is in use"
+_STRANGE = "it was not made by this library"
 
 
 def sweep_engine(*, container_ttl: float | None, labels: Mapping[str, str], dry_run: bool) -> Swept:
@@ -65,21 +78,30 @@ class _Sweep:
 
     def _helpers(self) -> Iterator[Leftover]:
         for found in self._found(HELPER):
-            yield from self._end_helper(found, found["Labels"][HELPER])
+            name, container = listed_name(found), found["Id"]
+            if is_helper(name) and fate(found["Labels"][HELPER]) == "dead":
+                told = self._look_at(container)
+                if told is not None:
+                    yield Leftover("helper", name, container, self._end_helper(container, told))
 
-    def _end_helper(self, found: Mapping[str, Any], maker: str) -> Iterator[Leftover]:
-        if fate(maker) == "dead":
-            if not self.dry_run:
-                containers.remove(self.engine, found["Id"])
-            yield Leftover("helper", _name(found), found["Id"])
+    def _end_helper(self, container: str, told: Mapping[str, Any]) -> str:
+        return self._remove_stopped(container) if runs_nothing(told) else _STRANGE
 
     def _containers(self) -> Iterator[Leftover]:
         for found in self._found(OWNER):
-            name, labels = _name(found), found["Labels"]
-            if containers.BESIDE in labels and name.startswith(f"sandbox-kit.{labels.get(ID)}."):
-                yield from self._end_helper(found, labels[OWNER])
-            elif name == f"sandbox-kit-{labels.get(ID)}":
-                yield Leftover("container", name, found["Id"], self._end(found["Id"], fate(labels[OWNER])))
+            name, labels, container = listed_name(found), found["Labels"], found["Id"]
+            if is_beside(name, labels) and fate(labels[OWNER]) == "dead":
+                yield Leftover("helper", name, container, self._end_beside(container))
+            elif is_sandbox(name, labels):
+                yield Leftover("container", name, container, self._end(container, fate(labels[OWNER])))
+
+    def _end_beside(self, container: str) -> str:
+        told = self._look_at(container)
+        if told is not None and not _shell(told):
+            return _STRANGE
+        if not self.dry_run:
+            containers.remove(self.engine, container)
+        return ""
 
     def _end(self, container: str, maker: Fate) -> str:
         if maker != "dead":
@@ -87,9 +109,11 @@ class _Sweep:
         told = self._look_at(container)
         if told is None:
             return ""
-        kept = KEPT in told["Config"]["Labels"]
+        if not _shell(told):
+            return _STRANGE
+        kept = told["Config"]["Labels"].get(KEPT) != "no"
         if told["State"]["Running"]:
-            return _KEPT if kept else self._end_running(container, told["Config"]["Entrypoint"] or ())
+            return _KEPT if kept else self._end_running(container, _shell(told))
         if kept and not self._is_over(told["State"]):
             return _KEPT
         reason = self._remove_stopped(container)
@@ -125,8 +149,6 @@ class _Sweep:
 
     def _end_running(self, container: str, shell: Sequence[str]) -> str:
         """Remove a container that runs, once its users are known to be dead."""
-        if not shell or not shell[0].startswith(f"{PLACE}/"):
-            return "it was not made by this library"
         try:
             reason = self._users(container, [*shell, *leases.listing()])
             return reason if reason or self.dry_run else self._condemn(container, shell)
@@ -135,12 +157,14 @@ class _Sweep:
 
     def _condemn(self, container: str, shell: Sequence[str]) -> str:
         """Remove it once no other can begin to use it, and none has meanwhile."""
-        reason = self._users(container, [*shell, *leases.listing(ending=True)])
+        sweep = uuid4().hex
+        reason = self._users(container, [*shell, *leases.listing(sweep)])
         if reason:
-            self._run(container, [*shell, *leases.sparing()])
-        else:
-            containers.remove(self.engine, container)
-        return reason
+            return reason
+        if not self._run(container, [*shell, *leases.ending(sweep)]):
+            return _LIVES
+        containers.remove(self.engine, container)
+        return ""
 
     def _users(self, container: str, argv: list[str]) -> str:
         """Look who has noted that they use a container."""
@@ -176,7 +200,7 @@ class _Sweep:
             found = self.engine.api.volumes(filters={"label": [f"{TEMPORARY}=yes", *self.labels]})["Volumes"] or ()
         for volume in found:
             name, labels = volume["Name"], volume["Labels"]
-            if name == f"sandbox-kit-{labels.get(ID)}" and name not in used:
+            if is_sandbox(name, labels) and name not in used:
                 reason = _reason({fate(labels.get(OWNER, ""))})
                 yield Leftover("volume", name, name, reason or self._remove_volume(name))
 
@@ -203,6 +227,7 @@ def _reason(fates: set[Fate]) -> str:
     return _ELSEWHERE if "unknown" in fates else ""
 
 
-def _name(found: Mapping[str, Any]) -> str:
-    names = found["Names"] or ("/",)
-    return str(names[0][1:])
+def _shell(told: Mapping[str, Any]) -> Sequence[str]:
+    """What starts the shell that this library put into a container; empty where another program runs there."""
+    entrypoint: Sequence[str] = told["Config"]["Entrypoint"] or ()
+    return entrypoint if entrypoint and entrypoint[0].startswith(f"{PLACE}/") else ()

@@ -7,7 +7,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from os import PathLike
 
 from attrs import asdict, field, frozen
@@ -17,6 +17,7 @@ from sandbox_kit.backends.docker import leases
 from sandbox_kit.backends.docker.shellcopy import PLACE
 from sandbox_kit.errors import InvalidArgumentError
 from sandbox_kit.paths import within
+from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.runtime import Runtime
 from sandbox_kit.types import Limits
 
@@ -30,11 +31,13 @@ __all__ = [
     "check_text",
     "check_work_dir",
     "check_workspace",
+    "digest_rules",
 ]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WORK_DIR = "/workspace"
 _OWN_NAME = "sandbox-kit-"
+_OWN_LABEL = "sandbox-kit."
 _SYSTEM = (
     *("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys"),
     *("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/sbin"),
@@ -74,7 +77,8 @@ class Terms:
         env: variables for every command.
         persist: whether the container is kept when it has ended.
         lease: seconds after which it ends when nobody renews it; None for never.
-        rules: what tells those apart that the kernel holds for commands; empty for none.
+        rules: what tells those apart that the kernel holds for commands, which may change while a container is
+            stopped; empty for none.
     """
 
     image: str | Runtime
@@ -92,12 +96,20 @@ class Terms:
     rules: str = ""
 
     def digest(self) -> str:
-        """What tells two configurations apart."""
+        """What tells two configurations apart, whatever the rules."""
         told = asdict(self)
-        del told["workspace"]["temporary"]
+        del told["workspace"]["temporary"], told["rules"]
         if self.limits.cpus is not None:
             told["limits"]["cpus"] = float(self.limits.cpus)
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def digest_rules(rulesets: Collection[PermissionRuleset]) -> str:
+    """Return what tells *rulesets* apart from others; empty for none."""
+    if not rulesets:
+        return ""
+    told = [asdict(ruleset, filter=lambda attribute, _: bool(attribute.eq)) for ruleset in rulesets]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def check_text(value: str, name: str) -> str:
@@ -137,11 +149,14 @@ def check_labels(value: Mapping[str, str] | None) -> dict[str, str]:
     """Return *value* as a dict.
 
     Raises:
-        InvalidArgumentError: it is no mapping of texts to texts.
+        InvalidArgumentError: it is no mapping of texts to texts, or has a label of the library's own.
     """
     labels = {} if value is None else value
     if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
         raise InvalidArgumentError(f"labels: {labels!r} is not a mapping of texts to texts")
+    for label in labels:
+        if label.startswith(_OWN_LABEL):
+            raise InvalidArgumentError(f"labels: {label!r} begins as the library's own do, with {_OWN_LABEL!r}")
     return dict(labels)
 
 

@@ -26,7 +26,7 @@ from docker.errors import NotFound
 from docker.types import Mount
 
 from sandbox_kit.backends.docker.engine import Engine, missing_is_fine, translated
-from sandbox_kit.backends.docker.ownership import ID, helper_labels
+from sandbox_kit.backends.docker.ownership import ID, serving_one_call
 from sandbox_kit.backends.docker.pulling import look_up
 from sandbox_kit.errors import (
     NotRegularFileError,
@@ -338,9 +338,7 @@ def _made(engine: Engine, volume: str, place: str) -> str:
     mount = Mount(place, volume, type="volume", read_only=True, no_copy=True)
     with translated():
         config = engine.api.create_host_config(mounts=[mount], network_mode="none")
-        made = engine.api.create_container(
-            _IMAGE, ["-"], entrypoint=["-"], labels=helper_labels(), host_config=config, network_disabled=True
-        )
+        made = engine.api.create_container(_IMAGE, host_config=config, network_disabled=True, **serving_one_call())
     return str(made["Id"])
 
 

@@ -61,7 +61,13 @@ _BY_STAT = r"""
 k_entries() {
 	k_b=${PWD%/}/
 	LC_ALL=C stat -c '%n//FORM//' -- .
-	if [ -r . ]; then k_below "${2:-0}"; else k_closed .; fi
+	if k_open; then k_below "${2:-0}"; else k_closed .; fi
+}
+# whether the current directory can be listed: some shells tell root that it can read anything
+k_open() {
+	[ -r . ] || return
+	for k_e in * .[!.]* ..?*; do ! k_there "$k_e" || return 0; done
+	find . ! -name . -prune >/dev/null 2>&1
 }
 k_closed() { printf 'find: %s: Permission denied\n' "$1" >&9; }
 
@@ -74,7 +80,7 @@ k_below() {
 	for k_c in * .[!.]* ..?*; do
 		[ -d "./$k_c" ] && [ ! -L "./$k_c" ] || continue
 		k_o=${PWD%/}
-		if [ -r "./$k_c" ] && cd -P "./$k_c" && [ "$PWD" = "$k_o/$k_c" ]; then
+		if cd -P "./$k_c" && [ "$PWD" = "$k_o/$k_c" ] && k_open; then
 			k_below "$(($1 - 1))" || return
 			k_o=${PWD%/*}
 			cd -P ..

@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 from sandbox_kit.backends.shell.lending import Lending, signal
 from sandbox_kit.backends.shell.loop import Loop, Take
-from sandbox_kit.backends.shell.stock import SWEEP, Shell, Stock, nowhere
+from sandbox_kit.backends.shell.stock import DYING, SWEEP, Shell, Stock, nowhere
 from sandbox_kit.cancelling import NEVER, Cancellation
-from sandbox_kit.errors import SandboxError, SandboxTimeoutError, SandboxUnavailableError, UnsupportedError
-from sandbox_kit.host.turns import Turns
+from sandbox_kit.errors import SandboxError, SandboxUnavailableError, UnsupportedError
+from sandbox_kit.host.turns import Turns, TurnTimeoutError
 
 __all__ = ["Shells"]
 
@@ -34,6 +34,12 @@ _SWEEPERS = 3
 
 _SWEPT_WITHIN = 2.0
 """Seconds that a shell which another may disturb has for a sweep."""
+
+_DEAD_WITHIN = 5.0
+"""Seconds that what was killed may take to end."""
+
+_PAUSE = 0.002
+"""Seconds between two looks at whether it has."""
 
 
 class _Own(threading.local):
@@ -102,6 +108,7 @@ class Shells:
             The exit code.
 
         Raises:
+            TurnTimeoutError: the deadline came before the turn.
             SandboxTimeoutError: the deadline came. Whatever the script had started is dead.
             SandboxUnavailableError: the shell, the sandbox or what runs it is gone; the same.
             UnsupportedError: the calling thread takes the output of a command whose end it would wait for.
@@ -126,15 +133,17 @@ class Shells:
         """A command's turn for something that no shell of these runs; in the end all that the user runs is killed.
 
         Raises:
-            SandboxTimeoutError: the deadline came before the turn.
+            TurnTimeoutError: the deadline came before the turn.
             UnsupportedError: as :meth:`run`.
         """
         with self._my_turn(deadline, cancellation):
             self._left = self._heard = True
             try:
                 yield
-            finally:
-                self._settle(self._stock.take(), swept=False)
+            except BaseException:
+                self._settle(self._stock.take(), swept=False, dead=True)
+                raise
+            self._settle(self._stock.take(), swept=False)
 
     def lease(
         self, drain: Callable[[], None] | None = None, within: float | None = None
@@ -177,8 +186,13 @@ class Shells:
         if shell.idle > 1:
             raise SandboxUnavailableError("the shell in the sandbox does not answer")
 
-    def _settle(self, shell: Shell, *, swept: bool) -> None:
-        """After a command: see that nothing of it is left, and that no shell is kept that it may have touched."""
+    def _settle(self, shell: Shell, *, swept: bool, dead: bool = False) -> None:
+        """After a command: see that nothing of it is left, and that no shell is kept that it may have touched.
+
+        Args:
+            swept: whether *shell* has killed what the command left.
+            dead: whether to wait until that is dead.
+        """
         kept: Shell | None = shell
         with self._stock.sweep():
             if not swept:
@@ -187,6 +201,8 @@ class Shells:
             self._left = False
         if kept is None:
             raise SandboxUnavailableError("what the command left could only be ended with the sandbox")
+        if dead:
+            _await_death(kept)
         self._keep(kept)
 
     def _keep(self, shell: Shell) -> None:
@@ -217,6 +233,7 @@ class Shells:
                 shell = self._sweep_anew()
             self._left = False
         if shell is not None:
+            _await_death(shell)
             self._keep(shell)
 
     def _sweep_anew(self) -> Shell | None:
@@ -258,7 +275,7 @@ class Shells:
             if self._turn.acquire(timeout=-1 if pause is None else pause):
                 return
             if pause == left:
-                raise SandboxTimeoutError("other commands had the sandbox until the time limit")
+                raise TurnTimeoutError("other commands had the sandbox until the time limit: this one was not begun")
 
     def _clean_turn(self) -> Generator[None, None, None]:
         try:
@@ -286,3 +303,13 @@ class Shells:
             shell.loop.run(shell.taught(_CLEAN), nowhere, time.monotonic() + _ANSWER_WITHIN)
         shell.sweeps, shell.lent = self._stock.sweeps, False
         return shell
+
+
+def _await_death(shell: Shell) -> None:
+    """Wait, at most for a while, until what *shell* has killed runs no more."""
+    until = time.monotonic() + _DEAD_WITHIN
+    with suppress(SandboxError):
+        while shell.loop.run(shell.taught(DYING), nowhere, time.monotonic() + _ANSWER_WITHIN):
+            if time.monotonic() > until:
+                return
+            time.sleep(_PAUSE)
