@@ -55,8 +55,9 @@ class Attempt:
         self._deadline = _NEVER
         self._sandbox: Sandbox | None = None
         self._over = False
+        self._step = "its sandbox was started"
         self._ends_itself = False
-        self._obtained = Latch()
+        self._ended = Latch()
         self._results: list[JobResult] = []
 
     def result(self) -> JobResult:
@@ -65,25 +66,26 @@ class Attempt:
         if timeout is None:
             return self._carry_out()
         self._deadline = time.monotonic() + timeout
-        begin(self._obtain)
+        begin(self._work_aside)
         try:
-            if self._is_obtained(timeout):
+            if self._ends_within(timeout):
                 return self._results.pop()
         finally:
             self.end()
-        over = SandboxTimeoutError(f"the job ran over its limit of {timeout} s", timeout)
+        over = SandboxTimeoutError(f"the job ran over its limit of {timeout} s while {self._step}", timeout)
         return failed(self._index, over, seconds=timeout)
 
-    def _obtain(self) -> None:
+    def _work_aside(self) -> None:
         try:
             self._results.append(self._carry_out())
         except BaseException as error:
             self._results.append(failed(self._index, error))
         finally:
-            self._obtained.set()
+            self._ended.set()
 
-    def _is_obtained(self, timeout: float) -> bool:
-        return self._obtained.wait(timeout) or (self._ends_itself and self._obtained.wait(_KILLED_WITHIN))
+    def _ends_within(self, timeout: float) -> bool:
+        """Wait for the end of the work, a little longer where its command is being killed at its own time limit."""
+        return self._ended.wait(timeout) or (self._ends_itself and self._ended.wait(_KILLED_WITHIN))
 
     def end(self) -> None:
         """Discard the sandbox, whatever uses it; return when it is gone, or some seconds later.
@@ -103,10 +105,15 @@ class Attempt:
         try:
             perform = self._performance()
             with self._fresh_sandbox() as sandbox:
+                self._step = "its files were put there"
                 put(sandbox, job.files, self._item)
+                self._step = "its work was done"
                 value = perform(sandbox)
+                self._step = "its artifacts were fetched"
                 brought = gather(sandbox, job.artifacts, job.artifact_limit, self._place())
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return failed(self._index, error, value=value, seconds=time.monotonic() - began)
         return JobResult(
             self._index,

@@ -79,6 +79,7 @@ class Job:
 
     Raises:
         InvalidArgumentError: an argument is none of its values.
+        PatternError: a pattern of *artifacts* is refused.
     """
 
     spec: SandboxSpec = field(converter=_spec)

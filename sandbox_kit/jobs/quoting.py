@@ -1,67 +1,43 @@
-"""Where in a shell's line a quoted word means just itself: outside of all quotes, and of what reads them otherwise."""
+"""Fields of a shell's line: their values come in variables, so that no reading of the line makes code of them."""
 
 from __future__ import annotations
 
-__all__ = ["LineReader"]
+import re
 
-_WORD_ENDS = " \t\n;|&()"
+__all__ = ["assigned", "obstacle"]
+
+_UNDERSTOOD = re.compile(
+    r"""
+    \\.                                                       # an escaped character, or a line's continuation
+    | (?<!\$)'[^']*'
+    | "(?: \\. | (?:\$\(|`)[^()'"`\\]*[)`] | \$\{[^{}'"`\\]*\} | [^"\\`$] | \$(?![({]) )*"
+    | \$\(\([^()'"`\\]*\)\)                                   # arithmetic
+    | (?<![^ \t\n;|&(]) (?<!\\[ \t\n;|&(]) \#[^\n]*(?=\n)     # a comment that has ended
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+"""What has ended before a field, and says nothing of it."""
+
+_OBSTACLES = (
+    (re.compile("['\"]"), "within quotes"),
+    (re.compile(r"[\\$]\Z|\$\{\Z"), "after a backslash or $"),
+    (re.compile(r"(?<![^\s;|&()<>`])#"), "after what may be a comment"),
+    (re.compile("<<"), "after a here-document"),
+    (re.compile(r"\(\(|\$\[[^]]*\Z"), "in arithmetic"),
+    (re.compile(r"[<>]&(?![ \t]*[\d-]+[\s;|&()])"), "after >& or <&, whose word bash expands twice"),
+)
+"""What makes a field stand where its value does not become one word, or not as it is."""
 
 
-class LineReader:
-    """Reads a line of POSIX shell from its beginning, and tells whether a quoted word may stand next.
+def obstacle(before: str) -> str | None:
+    """Say why a field cannot stand where *before* ends, as far as a look at it tells; None if it can.
 
-    It understands quotes, backslashes, comments and plain ``${NAME}``. What gives quotes another meaning
-    for what follows, such as a here-document, backquotes, arithmetic or ``"$( )"``, it does not follow: from
-    there on nothing may stand. Nor may it right after ``>&``, where bash expands a word twice.
+    It only spares surprises: a value is no code wherever it stands, but for what evaluates its words by its own nature.
     """
+    rest = _UNDERSTOOD.sub(lambda found: "" if found[0] == "\\\n" else "x", before)
+    return next((where for pattern, where in _OBSTACLES if pattern.search(rest)), None)
 
-    def __init__(self) -> None:
-        self._quote = ""
-        self._previous = "\n"
-        self._escaped = self._comment = self._parameter = self._duplicating = self._lost = False
-        self._at_word = True
 
-    @property
-    def bare(self) -> bool:
-        """Whether a quoted word may stand here."""
-        inside = self._quote or self._escaped or self._comment or self._parameter or self._previous == "$"
-        return not inside and not self._duplicating and not self._lost
-
-    def read(self, text: str) -> None:
-        """Go on over *text*."""
-        for char in text:
-            self._read_one(char)
-            self._previous = char
-
-    def read_word(self) -> None:
-        """Go on over a quoted word."""
-        self._previous, self._at_word = "'", False
-
-    def _read_one(self, char: str) -> None:
-        if self._escaped:
-            self._escaped = False
-            self._at_word = self._at_word and char == "\n"
-        elif self._comment:
-            self._comment, self._at_word = char != "\n", True
-        elif self._parameter:
-            self._parameter = char != "}"
-            self._lost |= char in "'\"`$\\(<"
-        elif self._quote == "'":
-            self._quote = "" if char == "'" else "'"
-        elif char == "\\":
-            self._escaped = True
-        elif self._previous + char == "${":
-            self._parameter = True
-        elif self._quote:
-            self._quote = "" if char == '"' else '"'
-            self._lost |= char == "`" or self._previous + char == "$("
-        else:
-            self._read_bare(char)
-
-    def _read_bare(self, char: str) -> None:
-        self._comment = char == "#" and self._at_word
-        self._at_word = char in _WORD_ENDS
-        self._quote = char if char in "'\"" else ""
-        if char not in " \t":
-            self._duplicating = self._previous + char in (">&", "<&")
-        self._lost |= char == "`" or self._previous + char in ("<<", "((", "$'", '$"')
+def assigned(variable: str, value: str) -> str:
+    """An assignment for the beginning of a line, which makes *value* what *variable* holds, whatever is in it."""
+    return f"{variable}='" + value.replace("'", "'\\''") + "'"

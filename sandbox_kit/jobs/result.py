@@ -25,7 +25,7 @@ class JobResult:
         error: what went wrong, as pickle brings it; None if nothing did. A command's non-zero exit is in *value*.
         artifacts: the files that came back, by their path in the sandbox; empty where they went into *folder*.
         folder: the directory of the host that the files went into; None where none was asked for.
-        skipped: files that were wanted and could not be read, with the reason.
+        skipped: files that were found, and could not be read or were another by then, with the reason.
         seconds: how long it took, from the start of its sandbox on.
         traceback: of *error*, as text, from where it was raised.
     """

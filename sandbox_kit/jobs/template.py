@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
 from attrs import Factory, field, frozen
 
 from sandbox_kit.errors import InvalidArgumentError
-from sandbox_kit.jobs.quoting import LineReader
+from sandbox_kit.jobs.quoting import assigned, obstacle
 
 __all__ = ["CommandTemplate"]
 
@@ -49,8 +49,17 @@ class _Text:
     fields: tuple[_Field, ...]
     rest: str
 
-    def filled(self, values: Mapping[str, Any], quote: Callable[[str], str]) -> str:
-        return "".join(each.before + quote(each.filled(values)) for each in self.fields) + self.rest
+    def filled(self, values: Mapping[str, Any]) -> str:
+        """The text, with the fields' values as they are."""
+        return "".join(each.before + each.filled(values) for each in self.fields) + self.rest
+
+    def line(self, values: Mapping[str, Any]) -> str:
+        """A line of the shell that first assigns the fields' values to variables, and then refers to them."""
+        told = {(each.name, each.spec): each.filled(values) for each in self.fields}
+        variables = {key: f"__field_{number}" for number, key in enumerate(told, 1)}
+        referring = (f'{each.before}"${{{variables[each.name, each.spec]}}}"' for each in self.fields)
+        assignments = " ".join(assigned(variables[key], value) for key, value in told.items())
+        return (assignments and assignments + "\n") + "".join(referring) + self.rest
 
 
 def _source(source: str | Sequence[str]) -> str | tuple[str, ...]:
@@ -63,7 +72,7 @@ def _source(source: str | Sequence[str]) -> str | tuple[str, ...]:
 def _texts(template: CommandTemplate) -> tuple[_Text, ...]:
     if isinstance(template.source, str):
         line = _parsed(template.source)
-        _check_bare(line)
+        _check_places(line)
         return (line,)
     return tuple(map(_parsed, template.source))
 
@@ -73,13 +82,12 @@ class CommandTemplate:
     """A command with fields: ``{item}``, or where the items are mappings ``{name}`` for each of their keys.
 
     Args:
-        source: a text goes to ``/bin/sh -c``, each field quoted as one word of the shell. A sequence is
-            the program and its arguments, each field filled in as it is. A brace that is none of a field is
-            written twice. A field may have a format: ``{number:03d}``.
+        source: a text goes to ``/bin/sh -c``, each field one word there, or a part of one: a reference, in quotes, to
+            a variable that holds the value. A sequence is the program and its arguments, each field filled in as it
+            is. A brace that is none of a field is written twice. A field may have a format: ``{number:03d}``.
 
     Raises:
-        InvalidArgumentError: it is malformed, or a field of a text stands within quotes, or where it cannot be
-            told whether it does.
+        InvalidArgumentError: it is malformed, or a field of a text stands within quotes or where it would be no word.
     """
 
     source: str | tuple[str, ...] = field(converter=_source)
@@ -93,13 +101,8 @@ class CommandTemplate:
         """
         values = item if isinstance(item, Mapping) else {"item": item}
         if isinstance(self.source, str):
-            return self._texts[0].filled(values, _quoted)
-        return tuple(text.filled(values, str) for text in self._texts)
-
-
-def _quoted(text: str) -> str:
-    """*text* as one word of the shell, in quotes also where it could do without: ``2`` before ``>`` is no word."""
-    return "'" + text.replace("'", "'\\''") + "'"
+            return self._texts[0].line(values)
+        return tuple(text.filled(values) for text in self._texts)
 
 
 def _parsed(text: str) -> _Text:
@@ -123,13 +126,12 @@ def _check_field(name: str, spec: str, conversion: str | None) -> None:
         raise ValueError(f"{name!r} is no field's name")
 
 
-def _check_bare(line: _Text) -> None:
-    reader = LineReader()
+def _check_places(line: _Text) -> None:
+    before = ""
     for each in line.fields:
-        reader.read(each.before)
-        if not reader.bare:
+        before += each.before
+        if (where := obstacle(before)) is not None:
             raise InvalidArgumentError(
-                f"work: {{{each.name}}} is quoted when it is filled in: it cannot stand within quotes or after $, nor "
-                "after a here-document, backquotes or what else reads quotes otherwise; give a sequence of words"
+                f"work: {{{each.name}}} stands {where}: it is a quoted word of its own; give a sequence of words"
             )
-        reader.read_word()
+        before += "x"

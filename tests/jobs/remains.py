@@ -1,36 +1,42 @@
-"""What a killed worker leaves, and what becomes of it."""
+"""Where sandboxes leave things, what a killed worker leaves, and what becomes of it."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
+
+from tests.local.processes import living
 
 HANGS_AFTER = 30.0
 NEXT_PROCESS = "from sandbox_kit import LocalSandbox; LocalSandbox().start().stop(purge=True)"
 
 
-def gone(words: str) -> bool:
-    """Whether no process has *words* in its command line, by now or some seconds later."""
+@contextmanager
+def workspaces_in(place: Path) -> Iterator[Path]:
+    """Have the temporary workspaces of this process, and of those that it starts, in *place*."""
+    place.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(place))
+        patch.setattr(tempfile, "tempdir", str(place))
+        yield place
+
+
+def gone(mark: str) -> bool:
+    """Whether no process has *mark* in its command line, by now or some seconds later."""
     until = time.monotonic() + HANGS_AFTER
-    while running(words):
+    while living(mark):
         if time.monotonic() > until:
             return False
         time.sleep(0.02)
     return True
-
-
-def running(words: str) -> bool:
-    return any(words in line for line in map(_command_line, Path("/proc").glob("[0-9]*")))
-
-
-def _command_line(directory: Path) -> str:
-    try:
-        return (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode("latin-1")
-    except OSError:
-        return ""
 
 
 def next_process() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from asyncio import CancelledError
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,20 +14,17 @@ from typing import Any
 import pytest
 
 from sandbox_kit import (
+    SECRETS,
     CommandFailedError,
     CommandTimeoutError,
     InvalidArgumentError,
     Job,
     JobError,
     JobResult,
-    LimitExceededError,
-    PermissionDeniedError,
-    PermissionRule,
-    PermissionRuleset,
     Sandbox,
+    SandboxClosedError,
     SandboxSpec,
     SandboxTimeoutError,
-    Skipped,
     register_backend,
 )
 from sandbox_kit.backends.local import LocalSandbox
@@ -34,13 +33,9 @@ from sandbox_kit.jobs.inputs import Content
 from .works import HANGS_AFTER, Unpicklable, echo, leave, names, raise_unpicklable
 
 PIXELS = b"\x89PNG\r\n\x1a\n\x00\xff" * 5
-HIDE = "for f in x*; do mv $f .${{f#x}}; done"
-"""Gives files names that no rule can see beforehand."""
-
-DENIED = "read .p: denied by rule deny **/.p"
+LIMITS = (0.3, 3.0, HANGS_AFTER)
 LOCAL = SandboxSpec("local")
-RULES = PermissionRuleset(rules=[PermissionRule("**/.env", "deny")])
-GUARDED = SandboxSpec("local", {}, RULES, "inspected")
+GUARDED = SandboxSpec("local", {}, SECRETS, "inspected")
 
 pytestmark = pytest.mark.usefixtures("tidy")
 
@@ -110,57 +105,12 @@ def test_a_function_of_files_that_returns_none_is_an_error() -> None:
     assert isinstance(result.error, InvalidArgumentError)
 
 
-def test_artifacts_come_back_byte_for_byte() -> None:
-    command = "mkdir -p out/deep; cp pixels out/chart.png; cp pixels out/deep/b; ln -s chart.png out/link; echo > other"
-    result = Job(LOCAL, command, files={"pixels": PIXELS}, artifacts=["out/**", "out/*.png"])("x")
-    assert result.check().artifacts == {"out/chart.png": PIXELS, "out/deep/b": PIXELS}
-    assert result.skipped == ()
-    assert result.folder is None
-
-
-def test_artifacts_go_into_a_directory_for_each_item(tmp_path: Path) -> None:
-    job = Job(LOCAL, "mkdir out; echo {item} >out/a; cp pixels out", files={"pixels": PIXELS}, artifacts="out/*",
-              artifacts_to=tmp_path / "new" / "all")  # fmt: skip
-    first, second = job("x", 0), job("y", 1)
-    assert (first.folder, first.artifacts) == (tmp_path / "new" / "all" / "0", {})
-    assert second.folder is not None
-    assert (second.folder / "out" / "a").read_text() == "y\n"
-    assert (second.folder / "out" / "pixels").read_bytes() == PIXELS
-    assert sorted(path.name for path in (tmp_path / "new" / "all").iterdir()) == ["0", "1"]
-
-
-def test_a_job_that_is_done_again_has_the_directory_anew(tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        result = Job(LOCAL, "touch {item}", artifacts="*", artifacts_to=tmp_path / "all")(name)
-    assert result.folder is not None
-    assert [path.name for path in result.folder.iterdir()] == ["second"]
-
-
-def test_what_rules_refuse_neither_comes_back_nor_goes_in() -> None:
-    result = Job(GUARDED, HIDE, files={"xenv": "secret", "a": ""}, artifacts="*")("x")
-    assert set(result.check().artifacts) == {"a"}
-    result = Job(GUARDED, "true", files={".env": "secret"})("x")
-    assert isinstance(result.error, PermissionDeniedError)
-
-
-def test_a_file_that_may_be_seen_and_not_read_is_told_of(tmp_path: Path) -> None:
-    rules = PermissionRuleset.from_dict({"read": {"rules": [{"pattern": "**/.p", "action": "deny"}]}})
-    spec = SandboxSpec("local", {}, rules, "inspected")
-    for place in (None, tmp_path / "all"):
-        result = Job(spec, HIDE, files={"xp": "", "a": "", "c": ""}, artifacts="*", artifacts_to=place)("x").check()
-        assert result.skipped == (Skipped(".p", DENIED),)
-    assert result.folder is not None
-    assert sorted(path.name for path in result.folder.iterdir()) == ["a", "c"]
-
-
-@pytest.mark.parametrize("to", [None, "all"])
-def test_artifacts_over_the_limit_are_an_error_beside_the_value(to: str | None, tmp_path: Path) -> None:
-    place = None if to is None else tmp_path / to
-    result = Job(LOCAL, "head -c 600 /dev/zero >a; cp a b", artifacts="*", artifact_limit=1000, artifacts_to=place)("x")
-    assert isinstance(result.error, LimitExceededError)
-    assert result.error.limit == 1000
-    assert (result.value.ok, result.ok, result.artifacts, result.folder) == (True, False, {}, None)
-    assert not (tmp_path / "all" / "0").exists()
+def test_a_value_that_is_too_long_for_a_command_is_an_error_of_its_item() -> None:
+    for work in ("echo {item} | wc -c", ["echo", "{item}"]):
+        long, short = LOCAL.map(work, ["x" * 200_000, "x"])
+        assert isinstance(long.error, InvalidArgumentError)
+        assert "use stdin or a file" in str(long.error)
+        assert short.ok
 
 
 def test_an_error_is_the_results_own() -> None:
@@ -190,10 +140,35 @@ def test_leaving_is_an_error_of_the_item() -> None:
     assert isinstance(result.error, SystemExit)
 
 
+@pytest.mark.parametrize("options", [{}, {"sandboxes": 2}, {"timeout": HANGS_AFTER}], ids=["here", "threads", "timed"])
+@pytest.mark.parametrize("kind", [GeneratorExit, CancelledError, BaseException])
+def test_whatever_work_raises_is_an_error_of_its_item(kind: type[BaseException], options: dict[str, Any]) -> None:
+    def work(sandbox: Sandbox, item: int) -> int:
+        if item == 1:
+            raise kind
+        return item
+
+    results = LOCAL.map(work, range(3), **options)
+    assert [result.value for result in results] == [0, None, 2]
+    assert type(results[1].error) is kind
+
+
+def over_its_limit(work: Any, begun: Callable[[BaseException | None], object]) -> BaseException | None:
+    """The error of *work* that never ends; a machine too busy for it to have *begun* gives it longer."""
+    for limit in LIMITS:
+        error = Job(LOCAL, work, timeout=limit)("x").error
+        if begun(error):
+            return error
+    raise AssertionError("it never began")
+
+
 def test_a_command_over_the_limit_is_killed_and_tells_what_it_printed() -> None:
-    result = Job(LOCAL, "echo begun; sleep 1000", timeout=0.5)("x")
-    assert isinstance(result.error, CommandTimeoutError)
-    assert (result.error.timeout, result.error.result.stdout) == (0.5, "begun\n")
+    error = over_its_limit(
+        "echo begun; sleep 1000", lambda error: isinstance(error, CommandTimeoutError) and error.result.stdout
+    )
+    assert isinstance(error, CommandTimeoutError)
+    assert error.timeout in LIMITS
+    assert error.result.stdout == "begun\n"
 
 
 def test_a_shorter_limit_of_the_sandbox_holds() -> None:
@@ -203,21 +178,18 @@ def test_a_shorter_limit_of_the_sandbox_holds() -> None:
 
 
 def test_a_function_over_the_limit_loses_its_sandbox() -> None:
-    failures: list[BaseException] = []
-    failed = threading.Event()
+    begun, failed = threading.Event(), threading.Event()
 
     def work(sandbox: Sandbox, item: object) -> None:
+        begun.set()
         try:
             sandbox.execute("sleep 1000")
-            sandbox.execute("sleep 1000")
-        except BaseException as error:
-            failures.append(error)
-        failed.set()
+        except SandboxClosedError:
+            failed.set()
 
-    result = Job(LOCAL, work, timeout=0.3)("x")
-    assert isinstance(result.error, SandboxTimeoutError)
+    error = over_its_limit(work, lambda error: begun.is_set())
+    assert isinstance(error, SandboxTimeoutError)
     assert failed.wait(HANGS_AFTER)
-    assert len(failures) == 1
 
 
 def test_a_function_that_needs_no_sandbox_is_left_when_its_time_is_up() -> None:
@@ -255,7 +227,7 @@ def test_no_more_sandboxes_are_there_at_once_than_told() -> None:
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(job, range(24)))
     assert all(result.ok for result in results)
-    assert most == [2]
+    assert most[0] <= 2
 
 
 def test_a_copy_has_room_with_its_original() -> None:
