@@ -34,9 +34,11 @@ from sandbox_kit.calls import Call
 from sandbox_kit.errors import (
     EditError,
     InvalidArgumentError,
+    LimitExceededError,
     PathNotDirectoryError,
     PathNotFoundError,
     SandboxUnavailableError,
+    printable,
 )
 from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import CommandPrimitives, FilePrimitives, allow
@@ -155,6 +157,7 @@ class Backend(FilePrimitives):
             PathIsDirectoryError: it is a directory.
             NotRegularFileError: it is a FIFO, socket, device or link loop.
             ReadLimitError: the file holds more than ``max_read_bytes``.
+            LimitExceededError: it would hold more than that afterwards; it is as it was.
             SandboxConflictError: another file took the name meanwhile.
         """
         typed, before, after = check_path(path), streams.as_bytes(old, "old"), streams.as_bytes(new, "new")
@@ -169,6 +172,9 @@ class Backend(FilePrimitives):
         count = data.count(before)
         if count == 0 or (count > 1 and not replace_all):
             raise EditError(typed, count)
+        if len(data) + count * (len(after) - len(before)) > self.max_read_bytes:
+            limit = self.max_read_bytes
+            raise LimitExceededError(f"{printable(typed)}: would hold more than {limit} bytes after the edit", limit)
         with self._open_write(typed, operations=("edit", "write"), authorize=call, expect=identity) as out:
             out.write(data.replace(before, after))
         return EditResult(walk.shown(self, typed), count)

@@ -107,10 +107,10 @@ class GuardedBackend(Backend):
         beneath = self._inner.rulesets if isinstance(self._inner, GuardedBackend) else ()
         return (self._ruleset, *beneath)
 
-    def _asking(self, ask: Ask) -> Self:
-        """Return this guard with another person to ask, who has approved nothing so far."""
+    def _asking(self, approvals: Approvals) -> Self:
+        """Return this guard with other *approvals*."""
         guard = copy(self)
-        guard._approvals = Approvals(ask, "error")
+        guard._approvals = approvals
         return guard
 
     def _over(self, inner: Backend) -> GuardedBackend:

@@ -11,7 +11,7 @@ also good for the steps that follow: what a walk met, and what the call itself h
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Literal, NoReturn, TypeVar
 
@@ -27,6 +27,7 @@ from sandbox_kit.errors import (
 from sandbox_kit.judged_command import JudgedCommand
 from sandbox_kit.paths import display, within
 from sandbox_kit.primitives import Authorize, allow
+from sandbox_kit.questions import Question, rules_of
 from sandbox_kit.rules.checker import PermissionChecker
 from sandbox_kit.types import Identity, Operation, Verdict
 
@@ -72,28 +73,29 @@ class Approvals:
             while len(self._granted) > _REMEMBERED:
                 del self._granted[next(iter(self._granted))]
 
-    def request(self, target: str, pending: dict[Key, _Asking], terms: Sequence[str] = ()) -> None:
+    @property
+    def nobody(self) -> bool:
+        """Whether there is nobody to ask, and whoever calls is told that approval is needed."""
+        return self.ask is None and self.fallback == "error"
+
+    def request(self, question: Question) -> None:
         """Return when a person approves.
 
-        The reason tells every deciding rule, *terms*, and where links lead; errors do not tell a caller the latter.
+        The reason tells every deciding rule, and where links lead; errors do not tell a caller the latter.
 
         Raises:
             ApprovalRequiredError: there is nobody to ask.
             PermissionDeniedError: the person, or the fallback, says no.
         """
-        verdicts = [verdict for asking in pending.values() for verdict in asking]
-        operation, rule = verdicts[0].operation, verdicts[0].rule
-        rules = dict.fromkeys(f"{each.operation}: {each.rule or 'by default'}" for each in verdicts)
-        others = (name for _, names, _ in pending for name in names if name != names[0])
-        leads = dict.fromkeys(f"leads to {printable(name)}" for name in others)
+        operation, target, rule, rules = question.operation, question.target, question.rule, question.rules
         if self.ask is not None:
-            if not self._says_yes(self.ask, operation, target, "; ".join([*rules, *map(printable, terms), *leads])):
-                said = f"{operation} {printable(target)}: not approved ({'; '.join(rules)})"
+            if not self._says_yes(self.ask, operation, target, question.reason):
+                said = f"{operation} {printable(target)}: not approved ({rules})"
                 refusal = PermissionDeniedError(operation, target, rule, said)
                 note_answer(refusal, raised=False)
                 raise refusal
         elif self.fallback == "error":
-            said = f"{operation} {printable(target)}: needs approval ({'; '.join(rules)}): pass ask=, or use a terminal"
+            said = f"{operation} {printable(target)}: needs approval ({rules}): pass ask=, or use a terminal"
             raise ApprovalRequiredError(operation, target, rule, said)
         else:
             raise PermissionDeniedError(operation, target, rule)
@@ -239,11 +241,11 @@ class Judge(Approver):
 
     def _covers(self, asking: _Asking, names: tuple[str, ...], identity: Identity | None) -> bool:
         """Whether approvals in this call, by the same rules, are good for an entry that was met."""
-        if not _rules_of(asking) <= self._covered:
+        if not rules_of(asking) <= self._covered:
             return False
         if identity is not None:
             self._granted.meet(identity, self._covered)
-            rules = _rules_of(asking)
+            rules = rules_of(asking)
             self._approvals.grant({(asking[0].operation, known, identity): rules for known in (names, names[:1])})
         return True
 
@@ -296,7 +298,7 @@ class Judge(Approver):
         self._unknown.clear()
 
     def _note(self, key: Key, asking: _Asking) -> None:
-        rules = _rules_of(asking)
+        rules = rules_of(asking)
         self._asked.add(key)
         if not rules <= self._rules:
             self._rules |= rules
@@ -322,7 +324,7 @@ class Judge(Approver):
     def pending(self) -> dict[Key, _Asking]:
         """Return what was asked for in this attempt and nobody approved."""
         unknown: dict[Key, _Asking] = {(*asked, None): asking for asked, asking in self._unknown.items()}
-        news = {key: asking for key, asking in unknown.items() if not self._is_granted(key, _rules_of(asking))}
+        news = {key: asking for key, asking in unknown.items() if not self._is_granted(key, rules_of(asking))}
         return self._pending | news
 
     def note_made(self) -> None:
@@ -338,10 +340,10 @@ class Judge(Approver):
         pending = self.pending()
         if self._tree is not None:
             pending = dict(sorted(pending.items(), key=lambda each: each[0][:2]))
-        self._approvals.request(self._target, pending, self._terms(pending))
-        approved = {key: _rules_of(asking) for key, asking in pending.items()}
-        self._granted.grant(approved)
-        self._approvals.grant({key: rules for key, rules in approved.items() if self._is_lasting(key)})
+        question = Question.of(self._target, pending, self._terms(pending))
+        self._approvals.request(question)
+        self._granted.grant(question.keys)
+        self._approvals.grant({key: rules for key, rules in question.keys.items() if self._is_lasting(key)})
         self._asked.clear()
         self._pending.clear()
         self._unknown.clear()
@@ -357,10 +359,6 @@ class Judge(Approver):
         operation, _, identity = key
         is_stream = operation == "execute" and self._command is not None and not self._command.is_repeatable
         return identity is not None and not is_stream
-
-
-def _rules_of(asking: _Asking) -> Rules:
-    return frozenset((verdict.operation, verdict.rule) for verdict in asking)
 
 
 def judged(judge: Judge, act: Callable[[Authorize], _T]) -> _T:

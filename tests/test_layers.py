@@ -16,10 +16,11 @@ PACKAGE = ROOT.name
 LAYERS = (
     {"errors"},
     {"html"},
-    {"cancelling", "types", "paths"},
+    {"cancelling", "media", "paths", "types"},
     {"answers", "rules", "search"},
     {"primitives"},
     {"calls", "judged_command"},
+    {"questions"},
     {"joint_masks", "judge"},
     {"inspection"},
     {"arguments", "host", "leftovers", "links", "output", "runtime", "streams", "zipping"},

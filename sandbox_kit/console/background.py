@@ -7,21 +7,20 @@ from sandbox_kit.console.desk import Desk
 from sandbox_kit.console.parameters import Parameter
 from sandbox_kit.console.processes import BackgroundProcess
 from sandbox_kit.console.results import Result
-from sandbox_kit.console.running import CWD
+from sandbox_kit.console.running import CWD, LONGEST_COMMAND
 from sandbox_kit.console.tool import ToolDefinition
 from sandbox_kit.errors import SandboxTimeoutError, SandboxUnavailableError, printable
 
 __all__ = ["KILL_PROCESS", "LIST_PROCESSES", "READ_OUTPUT", "RUN_IN_BACKGROUND"]
 
 _MOST_CHARACTERS = 30_000
-_LONGEST_COMMAND = 200
+_SHOWN_OF_COMMAND = 200
 _MOST_SECONDS = 60
 _KILLED_WITHIN = 5.0
 
 
 def _run_in_background(desk: Desk, command: str, cwd: str) -> Result:
-    desk.processes.check_room()
-    started = desk.processes.add(command, desk.sandbox.spawn(command, cwd=cwd))
+    started = desk.processes.start(command, lambda: desk.sandbox.spawn(command, cwd=cwd))
     return f"Started as process {started.number}: read_output(process_id={started.number}) shows what it prints."
 
 
@@ -50,11 +49,8 @@ def _kill_process(desk: Desk, process_id: int) -> Result:
 
 
 def _list_processes(desk: Desk) -> Result:
-    jobs = desk.processes.all()
-    return (
-        "\n".join(f"{_state(started)} {_command(started)}" for started in jobs)
-        or "Nothing was started in the background."
-    )
+    lines = [f"{_state(started)} {_command(started)}" for started in desk.processes.all()]
+    return "\n".join(lines) or "Nothing was started in the background."
 
 
 def _state(started: BackgroundProcess) -> str:
@@ -62,7 +58,7 @@ def _state(started: BackgroundProcess) -> str:
 
 
 def _command(started: BackgroundProcess) -> str:
-    return f"({cut_line(printable(started.command), _LONGEST_COMMAND)})"
+    return f"({cut_line(printable(started.command), _SHOWN_OF_COMMAND)})"
 
 
 _PROCESS_ID = Parameter("process_id", "integer", "The number that run_in_background gave.")
@@ -73,7 +69,7 @@ RUN_IN_BACKGROUND = ToolDefinition(
         "Start a shell command and return at once, for servers and for what takes long. It runs until it ends, "
         "is killed by kill_process, or the sandbox stops."
     ),
-    parameters=(Parameter("command", "string", "The command line."), CWD),
+    parameters=(Parameter("command", "string", "The command line.", longest=LONGEST_COMMAND), CWD),
     run=_run_in_background,
     operations=("execute",),
     needs="spawn",

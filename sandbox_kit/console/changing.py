@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from sandbox_kit.console.desk import Desk
-from sandbox_kit.console.parameters import Parameter
+from sandbox_kit.console.parameters import LONGEST_NAME, Parameter
 from sandbox_kit.console.results import ErrorText, Result
 from sandbox_kit.console.tool import ToolDefinition
-from sandbox_kit.errors import printable
+from sandbox_kit.errors import LimitExceededError, printable
 from sandbox_kit.streams import as_bytes
 
 __all__ = ["EDIT_FILE", "WRITE_FILE"]
 
 
 def _write_file(desk: Desk, path: str, content: str) -> Result:
-    data = as_bytes(content, "content")
+    data, most = as_bytes(content, "content"), desk.backend.max_read_bytes
+    if len(data) > most:
+        raise LimitExceededError(f"content: holds {len(data):,} bytes, more than {most:,}", most)
     desk.current(path)
     desk.backend.write(path, data)
     desk.note(path, data)
@@ -38,7 +40,7 @@ WRITE_FILE = ToolDefinition(
         "Read a file that exists before you replace it: one that has changed since you read it is left as it is."
     ),
     parameters=(
-        Parameter("path", "string", "The file: relative to the work directory, or absolute."),
+        Parameter("path", "string", "The file: relative to the work directory, or absolute.", longest=LONGEST_NAME),
         Parameter("content", "string", "All that the file is to hold."),
     ),
     run=_write_file,
@@ -52,7 +54,7 @@ EDIT_FILE = ToolDefinition(
         "without the line numbers. A file that has changed since you read it is left as it is."
     ),
     parameters=(
-        Parameter("path", "string", "The file: relative to the work directory, or absolute."),
+        Parameter("path", "string", "The file: relative to the work directory, or absolute.", longest=LONGEST_NAME),
         Parameter(
             "old_text",
             "string",

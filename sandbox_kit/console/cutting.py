@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-__all__ = ["cut_line", "keep_ends", "take_until_full"]
+__all__ = ["cut_line", "keep_ends", "shorten", "take_until_full"]
 
 _NEAR = 5
 
@@ -14,6 +14,14 @@ def cut_line(line: str, limit: int) -> str:
     if len(line) <= limit:
         return line
     return f"{line[:limit]} ... (line cut at {limit:,} of {len(line):,} characters)"
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return *text*, of one line, or *limit* characters of its beginning and end."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half:,} characters cut) ... {text[-half:]}"
 
 
 def keep_ends(text: str, limit: int, advice: str) -> str:

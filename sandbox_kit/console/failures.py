@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sandbox_kit.console.results import ErrorText
+from sandbox_kit.console.cutting import shorten
+from sandbox_kit.console.results import ApprovalRequest, ErrorText
 from sandbox_kit.errors import (
     ApprovalRequiredError,
     EditError,
@@ -27,7 +28,9 @@ from sandbox_kit.errors import (
     printable,
 )
 
-__all__ = ["explain"]
+__all__ = ["explain", "explain_unanswered"]
+
+_LONGEST = 1_000
 
 _NEXT: tuple[tuple[type[SandboxError], str], ...] = (
     (PermissionDeniedError, "nothing was done; this is the operator's rule, so work without it or tell the user"),
@@ -53,22 +56,27 @@ _NEXT: tuple[tuple[type[SandboxError], str], ...] = (
 def explain(error: SandboxError) -> ErrorText:
     """Return the text of *error* for a model."""
     if isinstance(error, ApprovalRequiredError):
-        return _approval(error)
+        return ErrorText(f"Error: {_approval(error)}, as nobody can be asked here; work without it or tell the user.")
     if isinstance(error, SandboxClosedError):
         return ErrorText("Error: the sandbox does not run; tell the user.")
+    said = shorten(str(error), _LONGEST)
     if isinstance(error, EditError):
-        return ErrorText(f"Error: {error}; {_after_edit(error.count)}.")
+        return ErrorText(f"Error: {said}; {_after_edit(error.count)}.")
     advice = next((text for kind, text in _NEXT if isinstance(error, kind)), None)
-    return ErrorText(f"Error: {error}{f'; {advice}' if advice else ''}.")
+    return ErrorText(f"Error: {said}{f'; {advice}' if advice else ''}.")
 
 
-def _approval(error: ApprovalRequiredError) -> ErrorText:
-    by = f"rule {error.rule}" if error.rule is not None else "default"
+def explain_unanswered(error: ApprovalRequiredError, request: ApprovalRequest) -> ErrorText:
+    """Return the text of what the console's own guard asks; *request* goes to a person."""
     return ErrorText(
-        f"Error: {error.operation} {printable(error.target)}: needs approval by {by}; nothing was done: "
-        "ask the user to approve it, or work without it.",
-        needs_approval=True,
+        f"Error: {_approval(error)}: ask the user to approve it, or work without it.",
+        request=request,
     )
+
+
+def _approval(error: ApprovalRequiredError) -> str:
+    by = f"rule {error.rule}" if error.rule is not None else "default"
+    return f"{error.operation} {shorten(printable(error.target), _LONGEST)}: needs approval by {by}; nothing was done"
 
 
 def _after_edit(count: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sandbox_kit.console.desk import Desk
-from sandbox_kit.console.parameters import Parameter
+from sandbox_kit.console.parameters import LONGEST_NAME, Parameter
 from sandbox_kit.console.results import Result
 from sandbox_kit.console.tool import ToolDefinition
 from sandbox_kit.errors import printable
@@ -53,12 +53,11 @@ LS = ToolDefinition(
     ),
     parameters=(
         Parameter(
-            *(
-                "path",
-                "string",
-                "The directory: relative to the work directory, or absolute. Default the work directory.",
-            ),
+            "path",
+            "string",
+            "The directory: relative to the work directory, or absolute. Default the work directory.",
             ".",
+            longest=LONGEST_NAME,
         ),
     ),
     run=_ls,
@@ -72,8 +71,15 @@ GLOB = ToolDefinition(
         f"'src/**/test_?.py' beneath src. At most {_MOST:,} are shown, sorted by path."
     ),
     parameters=(
-        Parameter("pattern", "string", "The pattern, relative to path: * ? [abc] {a,b} and ** for any directories."),
-        Parameter("path", "string", "The directory to look beneath. Default the work directory.", "."),
+        Parameter(
+            "pattern",
+            "string",
+            "The pattern, relative to path: * ? [abc] {a,b} and ** for any directories.",
+            longest=LONGEST_NAME,
+        ),
+        Parameter(
+            "path", "string", "The directory to look beneath. Default the work directory.", ".", longest=LONGEST_NAME
+        ),
     ),
     run=_glob,
     operations=("glob",),

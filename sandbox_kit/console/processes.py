@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sandbox_kit.contract import Process
 from sandbox_kit.errors import InvalidArgumentError, LimitExceededError, SandboxError, SandboxUnavailableError
@@ -72,6 +72,7 @@ class Processes:
 
     def __init__(self) -> None:
         self._started: dict[int, BackgroundProcess] = {}
+        self._starting = 0
         self._count = 0
         self._lock = threading.Lock()
 
@@ -82,23 +83,36 @@ class Processes:
         """Return each one that is kept, in order; ended ones too."""
         return tuple(self._started.values())
 
-    def check_room(self) -> None:
-        """Check that one more may run.
+    def start(self, command: str, spawn: Callable[[], Process]) -> BackgroundProcess:
+        """Keep what *spawn* starts under the next number; the oldest that have ended are forgotten past a great many.
 
         Raises:
             LimitExceededError: too many run.
         """
-        if sum(started.runs for started in self.all()) >= _MOST_RUNNING:
-            raise LimitExceededError(f"{_MOST_RUNNING} processes run in the background already", _MOST_RUNNING)
-
-    def add(self, command: str, process: Process) -> BackgroundProcess:
-        """Keep *process* under the next number; the oldest that have ended are forgotten past a great many."""
+        self._take_room()
+        try:
+            process = spawn()
+        except BaseException:
+            with self._lock:
+                self._starting -= 1
+            raise
         with self._lock:
-            self._count += 1
-            started = self._started[self._count] = BackgroundProcess(self._count, command, process)
-            ended = [each for each in self.all() if not each.runs]
-            for each in ended[: max(0, len(self._started) - _MOST_KEPT)]:
-                del self._started[each.number]
+            self._starting -= 1
+            return self._add(command, process)
+
+    def _take_room(self) -> None:
+        with self._lock:
+            if self._starting + sum(started.runs for started in self.all()) >= _MOST_RUNNING:
+                raise LimitExceededError(f"{_MOST_RUNNING} processes run in the background already", _MOST_RUNNING)
+            self._starting += 1
+
+    def _add(self, command: str, process: Process) -> BackgroundProcess:
+        """Keep *process*, with the lock held."""
+        self._count += 1
+        started = self._started[self._count] = BackgroundProcess(self._count, command, process)
+        ended = [each for each in self.all() if not each.runs]
+        for each in ended[: max(0, len(self._started) - _MOST_KEPT)]:
+            del self._started[each.number]
         return started
 
     def get(self, number: int) -> BackgroundProcess:

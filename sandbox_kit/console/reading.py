@@ -5,11 +5,11 @@ from __future__ import annotations
 from sandbox_kit.answers import is_answer
 from sandbox_kit.console.cutting import cut_line, take_until_full
 from sandbox_kit.console.desk import Desk
-from sandbox_kit.console.media import media_type
-from sandbox_kit.console.parameters import Parameter
+from sandbox_kit.console.parameters import LONGEST_NAME, Parameter
 from sandbox_kit.console.results import ErrorText, Media, Result
 from sandbox_kit.console.tool import ToolDefinition
 from sandbox_kit.errors import ReadLimitError, printable
+from sandbox_kit.media import media_type
 
 __all__ = ["READ_FILE"]
 
@@ -89,7 +89,7 @@ READ_FILE = ToolDefinition(
         "Images, PDFs and other binary files come as they are."
     ),
     parameters=(
-        Parameter("path", "string", "The file: relative to the work directory, or absolute."),
+        Parameter("path", "string", "The file: relative to the work directory, or absolute.", longest=LONGEST_NAME),
         Parameter("offset", "integer", "The first line wanted, from 1. Default 1.", 1, least=1),
         Parameter(
             "limit",

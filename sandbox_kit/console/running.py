@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from sandbox_kit.console.cutting import keep_ends
 from sandbox_kit.console.desk import Desk
-from sandbox_kit.console.parameters import Parameter
+from sandbox_kit.console.parameters import LONGEST_NAME, Parameter
 from sandbox_kit.console.results import ErrorText, Result
 from sandbox_kit.console.tool import ToolDefinition
 from sandbox_kit.errors import CommandTimeoutError
 from sandbox_kit.types import CommandResult
 
-__all__ = ["CWD", "EXECUTE"]
+__all__ = ["CWD", "EXECUTE", "LONGEST_COMMAND"]
+
+LONGEST_COMMAND = 100_000
+"""In characters; Linux takes 128 KiB for one argument of a program."""
 
 _MOST_CHARACTERS = 20_000
 _USUAL_SECONDS, _MOST_SECONDS = 120, 3_600
@@ -36,7 +39,9 @@ def _told(outcome: str, result: CommandResult) -> str:
     return "\n".join([outcome, *(part.removesuffix("\n") for part in parts or ["(no output)"])])
 
 
-CWD = Parameter("cwd", "string", "The directory that it starts in. Default the work directory.", ".")
+CWD = Parameter(
+    "cwd", "string", "The directory that it starts in. Default the work directory.", ".", longest=LONGEST_NAME
+)
 
 EXECUTE = ToolDefinition(
     name="execute",
@@ -46,7 +51,7 @@ EXECUTE = ToolDefinition(
         "are shown. There is no terminal and no input."
     ),
     parameters=(
-        Parameter("command", "string", "The command line."),
+        Parameter("command", "string", "The command line.", longest=LONGEST_COMMAND),
         Parameter(
             "timeout",
             "number",

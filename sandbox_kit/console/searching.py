@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sandbox_kit.console.cutting import cut_line, take_until_full
+from sandbox_kit.console.cutting import cut_line
 from sandbox_kit.console.desk import Desk
 from sandbox_kit.console.listing import skipped_lines
-from sandbox_kit.console.parameters import Parameter
+from sandbox_kit.console.parameters import LONGEST_NAME, Parameter
 from sandbox_kit.console.results import Result
 from sandbox_kit.console.tool import ToolDefinition
 from sandbox_kit.errors import printable
@@ -47,14 +47,24 @@ def _grep(
 
 
 def _told(matches: Matches, limit: int, *, separated: bool) -> str:
-    found = list(matches)
-    blocks = ["\n".join(_lines(match)) for match in found]
-    shown = take_until_full(blocks, _MOST_CHARACTERS)
+    shown, full = _shown(matches)
     lines = ["\n--\n".join(shown) if separated else "\n".join(shown)] if shown else ["No line matches."]
-    if len(shown) < len(found) or matches.truncated:
-        of = f"more than {limit:,}" if matches.truncated else f"{len(found):,}"
-        lines.append(f"... cut at {len(shown):,} of {of} matches: {_NARROWER}")
+    if full or matches.truncated:
+        lines.append(f"... cut at {len(shown):,} of more than {len(shown) if full else limit:,} matches: {_NARROWER}")
     return "\n".join([*lines, *skipped_lines(matches.skipped)])
+
+
+def _shown(matches: Matches) -> tuple[list[str], bool]:
+    """Return the first matches as text, each cut as it comes, and whether there is no room for the next one."""
+    shown: list[str] = []
+    room = _MOST_CHARACTERS
+    for match in matches:
+        block = "\n".join(_lines(match))
+        room -= len(block) + 1
+        if shown and room < 0:
+            return shown, True
+        shown.append(block)
+    return shown, False
 
 
 def _lines(match: GrepMatch) -> Iterator[str]:
@@ -76,9 +86,23 @@ GREP = ToolDefinition(
         "what surrounds it. The order between files is not fixed."
     ),
     parameters=(
-        Parameter("pattern", "string", "A regular expression without look-around and back-references."),
-        Parameter("path", "string", "The file, or the directory to look beneath. Default the work directory.", "."),
-        Parameter("glob", "string", "Look only into files whose path this matches, such as '*.py'. Default all.", None),
+        Parameter(
+            "pattern", "string", "A regular expression without look-around and back-references.", longest=LONGEST_NAME
+        ),
+        Parameter(
+            "path",
+            "string",
+            "The file, or the directory to look beneath. Default the work directory.",
+            ".",
+            longest=LONGEST_NAME,
+        ),
+        Parameter(
+            "glob",
+            "string",
+            "Look only into files whose path this matches, such as '*.py'. Default all.",
+            None,
+            longest=LONGEST_NAME,
+        ),
         Parameter("fixed", "boolean", "Whether the pattern is plain text. Default false.", False),
         Parameter("ignore_case", "boolean", "Whether to ignore case. Default false.", False),
         Parameter("hidden", "boolean", "Whether to look into dot files and directories. Default false.", False),

@@ -11,7 +11,7 @@ _REMEMBERED = 10_000
 
 
 class Seen:
-    """Fingerprints of contents, by absolute path. Any number of threads may use it."""
+    """Fingerprints of contents, by the real name of the file. Any number of threads may use it."""
 
     def __init__(self) -> None:
         self._digests: dict[str, bytes] = {}

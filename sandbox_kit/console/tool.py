@@ -9,8 +9,9 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from sandbox_kit.answers import is_answer
+from sandbox_kit.console.approving import Unanswered, Yes
 from sandbox_kit.console.desk import Desk
-from sandbox_kit.console.failures import explain
+from sandbox_kit.console.failures import explain, explain_unanswered
 from sandbox_kit.console.parameters import ArgumentsError, Parameter, check, parse, schema, strict
 from sandbox_kit.console.results import ErrorText, Media, Result
 from sandbox_kit.errors import InvalidArgumentError, SandboxError
@@ -74,28 +75,42 @@ class Tool:
         """Do it, and return text or :class:`Media`; as :meth:`call`."""
         return self.call(arguments)
 
-    def call(self, arguments: Mapping[str, Any] | str, *, approved: bool = False) -> Result:
+    def call(self, arguments: Mapping[str, Any] | str, *, approved: bool | str = False) -> Result:
         """Do it. What cannot be done is an :class:`ErrorText`, not an exception.
 
         Args:
             arguments: by name, or their JSON text, as a model gives them.
-            approved: whether a person has approved this call: what the console's guard would ask about it is answered
-                with yes. Other calls are not affected, nothing is remembered, and a denial stays one.
+            approved: the token of the request that this very call was answered with: a person has seen it and says
+                yes to just that, and what else the call asks for by now is another request. True is a yes to whatever
+                the console's guard asks about the call, seen by nobody. Either is good for this call alone, and a
+                denial stays one.
 
         Raises:
-            InvalidArgumentError: *arguments* is neither a mapping nor text: the fault of the program, not of the model.
+            InvalidArgumentError: the program is at fault, not the model: *arguments* is neither a mapping nor text, or
+                a tool of its own returned something else than a result.
         """
         if not isinstance(arguments, Mapping | str):
             raise InvalidArgumentError(f"arguments: is a mapping or JSON text, not {type(arguments).__name__}")
         try:
-            values = check(self._definition.parameters, parse(arguments))
+            values = check(self._definition.parameters, parse(arguments), self._desk.backend.max_read_bytes)
         except ArgumentsError as error:
             return _sendable(ErrorText(f"Error: {self.name}: {error}."))
-        return _sendable(self._run(self._desk.approved() if approved is True else self._desk, values))
+        return self._checked(
+            self._run(Yes(self.name, values, approved if isinstance(approved, str) else approved is True))
+        )
 
-    def _run(self, desk: Desk, values: Mapping[str, Any]) -> Result:
+    def _checked(self, result: object) -> Result:
+        if isinstance(result, str | Media):
+            return _sendable(result)
+        kind = type(result).__name__
+        raise InvalidArgumentError(f"the tool {self.name} returned {kind}: text or Media is what a tool returns")
+
+    def _run(self, yes: Yes) -> Result:
+        desk = self._desk.approved(yes) if yes.given else self._desk
         try:
-            return self._definition.run(desk, **values)
+            return self._definition.run(desk, **yes.values)
+        except Unanswered as error:
+            return explain_unanswered(error, yes.request(error.question))
         except SandboxError as error:
             if is_answer(error):
                 raise
@@ -132,4 +147,4 @@ def _sendable(result: Result) -> Result:
     if isinstance(result, Media) or result.isascii():
         return result
     text = result.encode("utf-8", "backslashreplace").decode()
-    return ErrorText(text, needs_approval=result.needs_approval) if isinstance(result, ErrorText) else text
+    return ErrorText(text, request=result.request) if isinstance(result, ErrorText) else text

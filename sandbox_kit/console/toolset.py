@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sandbox_kit.arguments import CommandMode, check_callable, check_commands, check_ruleset
+from sandbox_kit.console.approving import Answers, nothing
 from sandbox_kit.console.background import KILL_PROCESS, LIST_PROCESSES, READ_OUTPUT, RUN_IN_BACKGROUND
 from sandbox_kit.console.changing import EDIT_FILE, WRITE_FILE
 from sandbox_kit.console.desk import Desk
@@ -16,16 +17,14 @@ from sandbox_kit.console.tool import Tool, ToolDefinition
 from sandbox_kit.contract import Backend, Sandbox
 from sandbox_kit.errors import InvalidArgumentError
 from sandbox_kit.guard import GuardedBackend, GuardedSandbox, guarding
-from sandbox_kit.judge import Ask
+from sandbox_kit.judge import Approvals, Ask
 from sandbox_kit.rules.ruleset import PermissionRuleset
 from sandbox_kit.types import Operation
 
 __all__ = ["backend_for", "console_tools"]
 
-_TOOLS = (
-    *(LS, READ_FILE, WRITE_FILE, EDIT_FILE, GLOB, GREP),
-    *(EXECUTE, RUN_IN_BACKGROUND, READ_OUTPUT, KILL_PROCESS, LIST_PROCESSES),
-)
+_FOR_FILES = (LS, READ_FILE, WRITE_FILE, EDIT_FILE, GLOB, GREP)
+_FOR_COMMANDS = (EXECUTE, RUN_IN_BACKGROUND, READ_OUTPUT, KILL_PROCESS, LIST_PROCESSES)
 
 
 def console_tools(
@@ -44,7 +43,8 @@ def console_tools(
         backend: what they work with. A sandbox is started and stopped by whoever made it; make its guard first and
             start that, or pass one that is not started, where commands are to be confined.
         ruleset: the rules; None for those that *backend* is under already.
-        ask: asked by the guard where a rule says "ask"; without one, such a call needs ``approved=True``.
+        ask: asked by the guard where a rule says "ask"; without one, such a call needs ``approved=``. It takes nobody's
+            place: a guard that *backend* has already goes on asking its own person.
         commands: as for :func:`~sandbox_kit.guard.guarding`, with *ruleset*.
         extra: tools of your own, which come last.
 
@@ -52,8 +52,8 @@ def console_tools(
         InvalidArgumentError: an argument is none of its values, or two tools have one name.
         UnsupportedError: ``commands="confined"`` where the kernel cannot.
     """
-    desk = Desk(backend_for(backend, ruleset, ask=ask, commands=commands))
-    definitions = [*_TOOLS, *extra]
+    desk = _desk(backend, backend_for(backend, ruleset, ask=ask, commands=commands))
+    definitions = [*_FOR_FILES, *_FOR_COMMANDS, *extra]
     names = [each.name for each in definitions]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidArgumentError(f"extra: there is a tool {', '.join(twice)} already")
@@ -68,7 +68,7 @@ def backend_for(
     ask: Ask | None = None,
     commands: CommandMode = "auto",
 ) -> Backend:
-    """Return *backend* as every tool gets it: under *ruleset*.
+    """Return *backend* as every tool gets it: under *ruleset*, and under the rules and the person that it has already.
 
     Args:
         backend, ruleset, ask, commands: as for :func:`console_tools`.
@@ -84,15 +84,37 @@ def backend_for(
     check_callable(ask, "ask")
     if ruleset is None and commands != "auto":
         raise InvalidArgumentError("commands: is how commands are held to a ruleset: give that, too")
-    if ruleset is None and ask is not None:
-        return _asking(backend, ask)
-    return guarding(backend, ruleset, ask=ask, commands=commands)
+    if ruleset is None:
+        return backend if ask is None else _asking(backend, ask)
+    return _guarded(backend, ruleset, ask, commands)
 
 
 def _asking(backend: Backend, ask: Ask) -> Backend:
+    """Return *backend* with *ask*, where its guard has nobody else."""
     if not isinstance(backend, GuardedBackend):
         raise InvalidArgumentError("ask: no rules of this backend would ask it: give a ruleset, too")
-    return backend._asking(ask)
+    if not backend._approvals.nobody:
+        raise InvalidArgumentError("ask: the guard of this backend has its own answer: give a ruleset, too")
+    return backend._asking(Approvals(ask, "error"))
+
+
+def _guarded(backend: Backend, ruleset: PermissionRuleset, ask: Ask | None, commands: CommandMode) -> Backend:
+    """Return *backend* in a guard: another one over its own, unless that is the same in all."""
+    guarded = guarding(backend, ruleset, ask=ask, commands=commands)
+    if guarded is backend or not isinstance(backend, GuardedBackend):
+        return guarded
+    if isinstance(backend, Sandbox):
+        return GuardedSandbox(backend, ruleset, ask=ask, commands=commands)
+    return GuardedBackend(backend, ruleset, ask=ask)
+
+
+def _desk(given: Backend, guarded: Backend) -> Desk:
+    """Return the desk over *guarded*, which the console has made, unless it is *given*."""
+    if not isinstance(guarded, GuardedBackend):
+        return Desk(guarded)
+    if guarded._approvals.nobody:
+        return Desk(guarded._asking(Answers(nothing)), answers=True)
+    return Desk(guarded, answers=guarded is not given)
 
 
 def _has(backend: Backend, definition: ToolDefinition) -> bool:

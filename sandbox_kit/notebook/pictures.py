@@ -9,9 +9,10 @@ from pathlib import PurePosixPath
 from sandbox_kit.contract import Backend
 from sandbox_kit.errors import SandboxError
 from sandbox_kit.html.fragments import Markup, MediaType, note, picture
+from sandbox_kit.media import type_by_content
 from sandbox_kit.types import FileInfo
 
-__all__ = ["AT_MOST", "LARGEST", "media_type", "pictures"]
+__all__ = ["AT_MOST", "LARGEST", "pictures"]
 
 AT_MOST = 8
 """How many pictures are shown at once."""
@@ -27,17 +28,7 @@ _TYPES: dict[str, MediaType] = {
     ".webp": "image/webp",
     ".svg": "image/svg+xml",
 }
-_BEGINNINGS: dict[MediaType, tuple[bytes, ...]] = {
-    "image/png": (b"\x89PNG\r\n\x1a\n",),
-    "image/jpeg": (b"\xff\xd8\xff",),
-    "image/gif": (b"GIF87a", b"GIF89a"),
-    "image/webp": (b"RIFF",),
-}
-
-
-def media_type(path: str) -> MediaType | None:
-    """Return which kind of picture a file is by its name, None for no picture."""
-    return _TYPES.get(PurePosixPath(path).suffix.lower())
+_SVG = "image/svg+xml"
 
 
 def pictures(backend: Backend, files: Iterable[FileInfo]) -> Iterator[Markup]:
@@ -47,10 +38,15 @@ def pictures(backend: Backend, files: Iterable[FileInfo]) -> Iterator[Markup]:
         backend: whose files they are.
         files: links are not followed.
     """
-    found = [(info, kind) for info in files if not info.is_symlink and (kind := media_type(info.path))]
+    found = [(info, kind) for info in files if not info.is_symlink and (kind := _type_by_name(info.path))]
     yield from (_shown(backend, info, kind) for info, kind in islice(found, AT_MOST))
     if len(found) > AT_MOST:
         yield note(f"{len(found) - AT_MOST:,} more pictures are not shown")
+
+
+def _type_by_name(path: str) -> MediaType | None:
+    """Return which kind of picture a file is by its name, None for no picture."""
+    return _TYPES.get(PurePosixPath(path).suffix.lower())
 
 
 def _shown(backend: Backend, info: FileInfo, kind: MediaType) -> Markup:
@@ -61,6 +57,6 @@ def _shown(backend: Backend, info: FileInfo, kind: MediaType) -> Markup:
         return note(f"{info.path} is not shown: {error}")
     if len(data) > LARGEST:
         return note(f"{info.path} is not shown: it is larger than {LARGEST:,} bytes")
-    if not data.startswith(_BEGINNINGS.get(kind, (b"",))):
+    if kind not in (_SVG, type_by_content(data)):
         return note(f"{info.path} is not shown: it is no {kind}")
     return picture(kind, data, info.path)

@@ -11,6 +11,7 @@ from sandbox_kit.contract import Backend
 from sandbox_kit.errors import (
     EditError,
     InvalidArgumentError,
+    LimitExceededError,
     PathIsDirectoryError,
     PathNotDirectoryError,
     PathNotFoundError,
@@ -237,6 +238,15 @@ class EditingConformance(Conformance):
             with pytest.raises(error):
                 backend.edit(path, "x", "y")
         assert backend.read("d/f") == "x"
+
+    def test_an_edit_that_would_make_a_file_larger_than_is_read_is_refused(self, backend: Backend) -> None:
+        data = b"\n" * (self.max_read_bytes // 2)
+        backend.write("f", data)
+        with pytest.raises(LimitExceededError) as refused:
+            backend.edit("f", "\n", "xyz", replace_all=True)
+        assert refused.value.limit == self.max_read_bytes
+        assert backend.read_bytes("f") == data
+        assert backend.edit("f", "\n", "xy", replace_all=True).replacements == len(data)
 
     def test_a_file_over_the_read_limit_is_refused(self, backend: Backend) -> None:
         data = b"x" + b"y" * self.max_read_bytes

@@ -7,7 +7,7 @@ from typing import Any
 from sandbox_kit.console import Media, Tool, console_tools
 from sandbox_kit.contract import Backend
 
-HANGS_AFTER = 30.0
+HANGS_AFTER = 60.0
 
 
 def tools(backend: Backend, *given: Any, **options: Any) -> dict[str, Tool]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sandbox_kit.backends.local import LocalSandbox
 from sandbox_kit.backends.state import StateBackend
-from sandbox_kit.console import ErrorText, Tool, console_tools
+from sandbox_kit.console import Desk, ErrorText, Parameter, Tool, ToolDefinition, console_tools
 from sandbox_kit.errors import InvalidArgumentError
 
 from .consoles import text, tools
@@ -99,6 +99,10 @@ def test_arguments_may_be_their_json_text() -> None:
         ("null", "the arguments are null, not an object"),
         ("[" * 100_000, "no valid JSON"),
         ({"path": "x\0"}, "cannot hold a NUL"),
+        ({"path": "x", "offset": 10**5000}, "offset is too large, not from 1 on"),
+        ({"path": "x", "offset": float("inf")}, "offset is a number, not an integer"),
+        ({"path": "x", "limit": -(10**5000)}, "limit is too large, not from 1 to 2,000"),
+        ({"path": "x" * 4_097}, "path has 4,097 characters, more than 4,096"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: Any, said: str) -> None:
@@ -111,6 +115,49 @@ def test_every_problem_is_told_at_once_with_what_the_tool_takes() -> None:
     result = text(READ.call({"offset": "1", "file": "x"}))
     assert "there is no file; path is missing; offset is a string, not an integer" in result
     assert "It takes path (string, required), offset (integer), limit (integer)" in result
+
+
+@pytest.mark.parametrize("tool", ALL, ids=names)
+def test_no_answer_echoes_much(tool: Tool) -> None:
+    given = dict.fromkeys(tool.schema["properties"], "x" * 10**6)
+    others = {f"{number}{'y' * 10**6}\n": 1 for number in range(100)}
+    for arguments in (given, {**given, **others}, json.dumps(given | others)):
+        result = tool.call(arguments)
+        assert isinstance(result, ErrorText) or not given
+        assert len(text(result)) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("x" * 4_096, ": file name too long."),
+        ("x/" * 2_048, ": file name too long."),
+        ("\ud800" * 4_096, "; correct the argument."),
+    ],
+    ids=["name", "path", "surrogates"],
+)
+def test_a_path_is_told_in_short_and_so_is_what_is_wrong(path: str, advice: str) -> None:
+    result = text(READ(path=path))
+    assert len(result) < 2_000
+    assert result.endswith(advice)
+
+
+def test_a_number_without_bounds_has_some() -> None:
+    def double(desk: Desk, number: float) -> str:
+        return str(2 * number)
+
+    own = ToolDefinition("double", "Double.", [Parameter("number", "number", "A number.")], double, [])
+    tool = tools(StateBackend(), extra=[own])["double"]
+    assert tool(number=-1.5) == "-3.0"
+    for number in (float("inf"), float("nan"), 10**400):
+        assert "number is too large, not a usual one" in text(tool(number=number))
+
+
+@pytest.mark.parametrize("returned", [None, 3, b"text", ["text"]], ids=repr)
+def test_a_tool_of_ones_own_that_returns_no_result_is_told_to_its_programmer(returned: Any) -> None:
+    own = ToolDefinition("own", "Own.", [], lambda desk: returned, [])
+    with pytest.raises(InvalidArgumentError, match=f"the tool own returned {type(returned).__name__}: text or Media"):
+        tools(StateBackend(), extra=[own])["own"]()
 
 
 def test_a_whole_number_is_an_integer_however_it_is_written() -> None:

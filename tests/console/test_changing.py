@@ -11,6 +11,8 @@ from sandbox_kit.backends.local import LocalBackend
 from sandbox_kit.backends.state import StateBackend
 from sandbox_kit.console import ErrorText
 from sandbox_kit.contract import Backend
+from sandbox_kit.guard import guarding
+from sandbox_kit.rules.ruleset import OperationPermissions, PermissionRule, PermissionRuleset
 
 from .consoles import text, tools
 
@@ -102,6 +104,78 @@ def test_a_file_that_outgrew_the_limit_has_changed() -> None:
     console["read_file"](path="x")
     backend.write("x", "x" * 200)
     refused(console["write_file"](path="x", content=""), "has changed")
+
+
+@pytest.mark.parametrize(("read", "written"), [("x", "link"), ("link", "x"), ("d/../x", "up/x"), ("up/link", "x")])
+def test_one_file_is_known_by_all_names_that_lead_to_it(read: str, written: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("one")
+    (tmp_path / "link").symlink_to("x")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "up").symlink_to(".")
+    console = tools(LocalBackend(tmp_path))
+    console["read_file"](path=read)
+    (tmp_path / "x").write_text("one, by somebody else")
+    refused(console["write_file"](path=written, content="mine"), f"{written} has changed")
+    refused(console["edit_file"](path=written, old_text="one", new_text="1"), f"{written} has changed")
+    console["read_file"](path=written)
+    assert console["edit_file"](path=read, old_text="one", new_text="1") == f"Replaced 1 in {read}."
+    assert console["write_file"](path=written, content="mine") == f"Wrote 4 B to {written}."
+
+
+def test_a_link_that_leads_elsewhere_by_now_leads_to_what_was_never_read(tmp_path: Path) -> None:
+    for name in "xy":
+        (tmp_path / name).write_text(name)
+    (tmp_path / "link").symlink_to("x")
+    console = tools(LocalBackend(tmp_path))
+    console["read_file"](path="link")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("y")
+    assert console["write_file"](path="link", content="mine") == "Wrote 4 B to link."
+    assert console["write_file"](path="x", content="mine") == "Wrote 4 B to x."
+
+
+@pytest.mark.parametrize("fallback", [None, "deny"])
+def test_what_may_be_written_and_not_read_is_not_known(fallback: str | None) -> None:
+    rules = PermissionRuleset(
+        read=OperationPermissions(rules=[PermissionRule("out/**", "ask" if fallback else "deny")])
+    )
+    backend: Backend = StateBackend()
+    guard = guarding(backend, rules, ask_fallback="deny") if fallback else guarding(backend, rules)
+    write = tools(guard)["write_file"]
+    assert [write(path="out/x", content=content) for content in "12"] == ["Wrote 1 B to out/x."] * 2
+    assert backend.read("out/x") == "2"
+
+
+def test_a_person_who_refuses_the_look_refuses_the_call() -> None:
+    backend = StateBackend()
+    rules = PermissionRuleset(read=OperationPermissions("ask"))
+    write = tools(backend, rules, ask=lambda *question: False)["write_file"]
+    write(path="x", content="1")
+    refused(write(path="x", content="2"), "read x: not approved")
+    assert backend.read("x") == "1"
+
+
+def test_to_look_where_a_name_leads_asks_nobody(tmp_path: Path) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def ask(operation: str, target: str, reason: str) -> bool:
+        asked.append((operation, target))
+        return True
+
+    rules = PermissionRuleset(read=OperationPermissions("ask"))
+    guard = guarding(LocalBackend(tmp_path), rules, ask=ask)
+    assert tools(guard, rules)["write_file"](path="x", content="1") == "Wrote 1 B to x."
+    assert asked == []
+
+
+def test_nothing_larger_than_can_be_read_is_written() -> None:
+    backend = StateBackend({"x": "one" * 10})
+    backend.max_read_bytes = 30
+    console = tools(backend)
+    refused(console["write_file"](path="y", content="x" * 31), "content has 31 characters, more than 30")
+    refused(console["write_file"](path="y", content="\u00e9" * 16), "holds 32 bytes, more than 30")
+    refused(console["edit_file"](path="x", old_text="o", new_text="oo", replace_all=True), "more than 30 bytes")
+    assert (backend.exists("y"), backend.read("x")) == (False, "one" * 10)
 
 
 def test_a_backend_may_be_shared_and_each_console_has_its_own_view() -> None:

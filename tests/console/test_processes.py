@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import pytest
+
 from sandbox_kit.backends.local import LocalSandbox
 from sandbox_kit.console.background import KILL_PROCESS, READ_OUTPUT
 from sandbox_kit.console.desk import Desk
 from sandbox_kit.console.processes import Processes
 from sandbox_kit.console.seen import Seen
 from sandbox_kit.contract import Process
-from sandbox_kit.errors import SandboxTimeoutError, SandboxUnavailableError
+from sandbox_kit.errors import LimitExceededError, SandboxTimeoutError, SandboxUnavailableError
 
 
 class Staged(Process):
@@ -52,7 +54,7 @@ def _given(lines: Iterable[str | SandboxUnavailableError]) -> Iterator[str]:
 
 def desk_with(process: Process) -> Desk:
     desk = Desk(LocalSandbox())
-    desk.processes.add("command", process)
+    desk.processes.start("command", lambda: process)
     return desk
 
 
@@ -66,11 +68,24 @@ def test_a_process_that_does_not_end_was_told_to() -> None:
     assert KILL_PROCESS.run(desk_with(Staged(None)), process_id=1) == "Process 1 was told to end."
 
 
+def test_what_is_being_started_takes_room_until_it_fails() -> None:
+    processes = Processes()
+
+    def start(others: int) -> Process:
+        if others:
+            processes.start("command", lambda: start(others - 1))
+        return Staged(None)
+
+    with pytest.raises(LimitExceededError):
+        processes.start("command", lambda: start(16))
+    assert processes.start("command", lambda: start(15)).number == 16
+
+
 def test_the_oldest_that_have_ended_are_forgotten() -> None:
     processes = Processes()
-    processes.add("first", Staged(None))
+    processes.start("first", lambda: Staged(None))
     for _ in range(100):
-        processes.add("other", Staged(0))
+        processes.start("other", lambda: Staged(0))
     numbers = [each.number for each in processes.all()]
     assert numbers == [1, *range(39, 102)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from pydantic_ai import (
     DeferredToolResults,
     ModelMessage,
     ModelResponse,
+    RunContext,
+    RunUsage,
     TextPart,
     ToolCallPart,
     ToolDenied,
@@ -24,9 +27,10 @@ from pydantic_ai import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
+from sandbox_kit.backends.local import LocalBackend
 from sandbox_kit.backends.state import StateBackend
 from sandbox_kit.console import console_tools
-from sandbox_kit.console.pydantic_ai import ConsoleCapability
+from sandbox_kit.console.pydantic_ai import ConsoleCapability, Tokens
 from sandbox_kit.rules.ruleset import OperationPermissions, PermissionRule, PermissionRuleset
 
 Step = tuple[str, dict[str, Any]]
@@ -108,7 +112,8 @@ def deferred(backend: StateBackend) -> tuple[Agent[None, Any], AgentRunResult[An
     result = run(waiting, "go")
     assert isinstance(result.output, DeferredToolRequests)
     (call,) = result.output.approvals
-    assert "needs approval" in result.output.metadata[call.tool_call_id]["reason"]
+    metadata = result.output.metadata[call.tool_call_id]
+    assert [metadata[name] for name in ("operation", "target", "reason")] == ["write", "x", "write: by default"]
     assert not backend.exists("x")
     return waiting, result, call
 
@@ -120,6 +125,42 @@ def test_a_call_that_needs_approval_is_deferred_and_done_once_approved() -> None
     after = run(waiting, message_history=result.all_messages(), deferred_tool_results=approvals)
     assert after.output == "done"
     assert backend.read("x") == "new"
+
+
+def test_an_approval_is_good_for_what_was_shown_also_in_another_process(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("safe")
+    (tmp_path / "y").write_text("safe")
+    step = ("write_file", {"path": "link", "content": "new"})
+    (tmp_path / "link").symlink_to("x")
+    result = run(agent(ConsoleCapability(LocalBackend(tmp_path), RULES), step), "go")
+    (request,) = result.output.approvals
+    assert str(tmp_path / "x") in result.output.metadata[request.tool_call_id]["reason"]
+
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("y")
+    given: list[dict[str, Any]] = [{}, result.output.metadata]
+    for metadata in given:
+        other = agent(ConsoleCapability(LocalBackend(tmp_path), RULES), step)
+        approvals = DeferredToolResults(approvals={request.tool_call_id: True}, metadata=metadata)
+        again = run(other, message_history=result.all_messages(), deferred_tool_results=approvals)
+        assert str(tmp_path / "y") in again.output.metadata[request.tool_call_id]["reason"]
+        assert (tmp_path / "y").read_text() == "safe"
+
+    other = agent(ConsoleCapability(LocalBackend(tmp_path), RULES), step)
+    approvals = DeferredToolResults(approvals={request.tool_call_id: True}, metadata=again.output.metadata)
+    assert run(other, message_history=result.all_messages(), deferred_tool_results=approvals).output == "done"
+    assert (tmp_path / "y").read_text() == "new"
+
+
+def test_the_oldest_waiting_calls_are_forgotten() -> None:
+    tokens = Tokens()
+    for number in range(10_001):
+        tokens.keep(str(number), "token")
+    assert [tokens.take(approved(call)) for call in ("0", "1")] == ["", "token"]
+
+
+def approved(call: str) -> RunContext[None]:
+    return RunContext(deps=None, model=TestModel(), usage=RunUsage(), tool_call_id=call, tool_call_approved=True)
 
 
 def test_a_call_that_is_refused_is_not_done() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,8 @@ from sandbox_kit.backends.state import StateBackend
 from sandbox_kit.console import ErrorText, Media
 from sandbox_kit.console.cutting import keep_ends
 from sandbox_kit.console.listing import skipped_lines
-from sandbox_kit.types import Skipped
+from sandbox_kit.search.matches import Matches
+from sandbox_kit.types import GrepMatch, Skipped
 
 from .consoles import text, tools
 
@@ -180,7 +183,23 @@ def test_many_matches_are_cut_with_what_to_narrow() -> None:
     assert text(grep(pattern="x")).splitlines()[-1].startswith("... cut at 100 of more than 100 matches: narrow it")
     wide = text(grep(pattern="y", path="wide", limit=150)).splitlines()
     assert len(wide) - 1 < 60
-    assert wide[-1].startswith(f"... cut at {len(wide) - 1} of more than 150 matches: narrow it")
+    assert wide[-1].startswith(f"... cut at {len(wide) - 1} of more than {len(wide) - 1} matches: narrow")
+
+
+def test_a_search_ends_once_its_answer_is_full() -> None:
+    taken: list[int] = []
+
+    def source() -> Generator[list[GrepMatch], None, None]:
+        for number in range(1, 1_000):
+            taken.append(number)
+            yield [GrepMatch("x", number, "y" * 10**6)]
+
+    class Searched(StateBackend):
+        def grep(self, *given: Any, **options: Any) -> Matches:
+            return Matches(source())
+
+    lines = text(tools(Searched())["grep"](pattern="y", limit=1_000)).splitlines()
+    assert len(taken) == len(lines) < 100
 
 
 def test_a_pattern_that_cannot_be_used_says_why() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox_kit.backends.local import LocalBackend, LocalSandbox
 from sandbox_kit.backends.state import StateBackend
-from sandbox_kit.console import ErrorText, Media, Tool, console_tools
+from sandbox_kit.console import ApprovalRequest, ErrorText, Media, Tool, console_tools
 from sandbox_kit.rules.presets import SECRETS
 
 from .consoles import tools
@@ -51,8 +51,9 @@ def test_a_copy_has_none_of_the_processes(copied: Copy) -> None:
 
 @COPIES
 def test_results_travel_whole(copied: Copy) -> None:
-    error = copied(ErrorText("text", needs_approval=True))
-    assert (type(error), error, error.needs_approval) == (ErrorText, "text", True)
+    request = ApprovalRequest("read", "x", "read: by default", "token")
+    error = copied(ErrorText("text", request=request))
+    assert (type(error), error, error.request, error.needs_approval) == (ErrorText, "text", request, True)
     assert copied(Media(b"\0", "image/png")) == Media(b"\0", "image/png")
 
 
