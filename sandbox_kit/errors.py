@@ -192,7 +192,7 @@ class PermissionDeniedError(SandboxError, PermissionError):
     ``errno`` is ``EACCES`` and ``strerror`` the message; ``filename`` is the path, None for a command line.
     """
 
-    _fields = ("operation", "target", "rule", "message")
+    _fields: ClassVar[tuple[str, ...]] = ("operation", "target", "rule", "message")
     _verb: ClassVar[str] = "denied"
 
     def __init__(self, operation: str, target: str, rule: str | None = None, message: str = "") -> None:

@@ -21,7 +21,9 @@ from sandbox_kit import contract, primitives
 from sandbox_kit.archives import Archive
 from sandbox_kit.sweep import sweep
 
-NOT_AT_IMPORT = {"IPython", "asyncio", "cattrs", "daytona", "daytona_sdk", "docker", "kubernetes", "pydantic_ai", "pytest"}
+NOT_AT_IMPORT = {
+    "IPython", "asyncio", "cattrs", "daytona", "daytona_sdk", "docker", "kubernetes", "pydantic_ai", "pytest"
+}  # fmt: skip
 
 HANGS_AFTER = 300  # seconds, on a machine with much else to do
 

@@ -52,6 +52,10 @@ def sample(hint: object) -> Any:
         return sample(next(argument for argument in arguments if argument is not types.NoneType))
     if origin in (tuple, list, Sequence, Iterable):
         return tuple(sample(argument) for argument in arguments if argument is not Ellipsis)
+    if origin is frozenset:
+        return frozenset({sample(arguments[0])})
+    if origin is dict:
+        return {sample(arguments[0]): sample(arguments[1])}
     if isinstance(hint, type):
         return make(hint, whole=True)
     raise AssertionError(f"no sample for {hint!r}: add one to SAMPLES")

@@ -13,22 +13,21 @@ from sandbox_kit.errors import ApprovalRequiredError, printable
 from sandbox_kit.judge import Approvals
 from sandbox_kit.questions import Question
 
-__all__ = ["Answers", "Unanswered", "Yes", "nothing"]
+__all__ = ["Answers", "UnansweredError", "Yes", "nothing"]
 
 
-class Unanswered(ApprovalRequiredError):
+class UnansweredError(ApprovalRequiredError):
     """The console's own guard asks, and nobody has said yes to this.
 
     Args:
         question: what it asks.
     """
 
+    _fields = ("question",)
+
     def __init__(self, question: Question) -> None:
         super().__init__(question.operation, question.target, question.rule)
         self.question = question
-
-    def __reduce__(self) -> tuple[type[Unanswered], tuple[Question]]:
-        return Unanswered, (self.question,)
 
 
 class Answers(Approvals):
@@ -49,10 +48,10 @@ class Answers(Approvals):
         """Return where *question* was answered with yes.
 
         Raises:
-            Unanswered: it was not.
+            UnansweredError: it was not.
         """
         if not self._approves(question):
-            raise Unanswered(question)
+            raise UnansweredError(question)
 
 
 def nothing(question: Question) -> bool:

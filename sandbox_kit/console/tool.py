@@ -9,7 +9,7 @@ from typing import Any, Literal
 from attrs import field, frozen
 
 from sandbox_kit.answers import is_answer
-from sandbox_kit.console.approving import Unanswered, Yes
+from sandbox_kit.console.approving import UnansweredError, Yes
 from sandbox_kit.console.desk import Desk
 from sandbox_kit.console.failures import explain, explain_unanswered
 from sandbox_kit.console.parameters import ArgumentsError, Parameter, check, parse, schema, strict
@@ -109,7 +109,7 @@ class Tool:
         desk = self._desk.approved(yes) if yes.given else self._desk
         try:
             return self._definition.run(desk, **yes.values)
-        except Unanswered as error:
+        except UnansweredError as error:
             return explain_unanswered(error, yes.request(error.question))
         except SandboxError as error:
             if is_answer(error):

@@ -12,7 +12,7 @@ import pytest
 from sandbox_kit.backends.local import LocalBackend, LocalSandbox
 from sandbox_kit.backends.state import StateBackend
 from sandbox_kit.console import ApprovalRequest, Desk, ErrorText, Parameter, Tool, ToolDefinition, console_tools
-from sandbox_kit.console.approving import Unanswered
+from sandbox_kit.console.approving import UnansweredError
 from sandbox_kit.errors import ApprovalRequiredError, InvalidArgumentError
 from sandbox_kit.guard import guarding
 from sandbox_kit.questions import Question
@@ -141,7 +141,7 @@ def test_what_a_tool_of_ones_own_catches_is_an_error_like_any_other() -> None:
 
 def test_an_unanswered_question_pickles_whole() -> None:
     verdict = Verdict("ask", "write", None, "/x")
-    error = Unanswered(Question.of("x", {("write", ("/x", "/y"), None): (verdict,)}))
+    error = UnansweredError(Question.of("x", {("write", ("/x", "/y"), None): (verdict,)}))
     copied = pickle.loads(pickle.dumps(error))
     assert (str(copied), copied.question) == (str(error), error.question)
     assert error.question.reason == "write: by default; leads to /y"

@@ -15,7 +15,7 @@ import pytest
 
 from tests.local.processes import living
 
-HANGS_AFTER = 30.0
+HANGS_AFTER = 60.0
 NEXT_PROCESS = "from sandbox_kit import LocalSandbox; LocalSandbox().start().stop(purge=True)"
 
 

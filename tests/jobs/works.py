@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from sandbox_kit import Sandbox
 
-HANGS_AFTER = 30.0
+HANGS_AFTER = 60.0
 
 SLEEPS = "98765.4321"
 """Seconds that a command goes on whose worker is killed: nothing else sleeps for so long."""

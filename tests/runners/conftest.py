@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -17,6 +16,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 import pytest
+from jobs.remains import workspaces_in
 
 if os.name != "posix":
     collect_ignore_glob = ["test_*.py"]
@@ -43,10 +43,7 @@ def library(lacking: Callable[[str], NoReturn]) -> Library:
 @pytest.fixture(scope="module")
 def own_tmp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directory in which the workers that a module starts, and this process, have their workspaces."""
-    place = tmp_path_factory.mktemp("tmp")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", str(place))
-        patch.setattr(tempfile, "tempdir", str(place))
+    with workspaces_in(tmp_path_factory.mktemp("tmp")) as place:
         yield place
 
 
@@ -64,7 +61,7 @@ def dask_client(library: Library, own_tmp: Path) -> Iterator[Any]:
     distributed = library("distributed")
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0", host="127.0.0.1"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from sandbox_kit import (
+    AsyncBackend,
+    AsyncSandbox,
     Backend,
     CommandFailedError,
     CommandResult,
+    Job,
+    JobResult,
     Listing,
     LocalBackend,
     LocalSandbox,
+    Media,
     PermissionChecker,
     Runtime,
     Sandbox,
@@ -34,6 +39,10 @@ from .agreement import RULES
 def use(handle: object) -> str:
     """What a handle is good for, as text."""
     match handle:
+        case AsyncBackend() | AsyncSandbox():
+            return use(handle.inner)
+        case Job():
+            return str(handle("x").check().value.stdout.strip())
         case SandboxSpec():
             return use(handle.open())
         case Sandbox():
@@ -98,6 +107,9 @@ HANDLES: dict[str, Callable[[Path], tuple[object, str]]] = {
         SandboxSpec("local", {"root": _root(place)}, RULES, "inspected"),
         "x, PermissionDeniedError",
     ),
+    "files for asyncio": lambda place: (AsyncBackend(LocalBackend(_root(place))), "x, secret"),
+    "sandbox for asyncio": lambda place: (AsyncSandbox(LocalSandbox(_root(place))), "x, secret"),
+    "job": lambda place: (Job(SandboxSpec("local"), "echo {item}"), "x"),
     "archive": lambda place: (WorkspaceArchive(_root(place).parents[1]), "x"),
     "checker": lambda place: (PermissionChecker(RULES), "deny"),
     "tools": lambda place: (_reader(_root(place)), "True, False"),
@@ -106,6 +118,8 @@ HANDLES: dict[str, Callable[[Path], tuple[object, str]]] = {
     "runtime": lambda place: _with_its_text(Runtime("base", pip=["numpy"])),
     "policy": lambda place: _with_its_text(SandboxPolicy.from_dict({"max_sessions": 3}).snapshot()),
     "result": lambda place: _with_its_text(CommandResult(3, "out", "err")),
+    "job's result": lambda place: _with_its_text(JobResult(3, CommandResult(0, "out"), artifacts={"a": b"\xff"})),
+    "tool's result": lambda place: _with_its_text(Media(b"\xff", "image/png")),
     "error": lambda place: _with_its_text(CommandFailedError(CommandResult(3, "out", "err"))),
 }
 """By name, what is made in a directory, and what a worker is to make of it."""

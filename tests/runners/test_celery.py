@@ -62,6 +62,6 @@ def test_a_task_that_the_broker_keeps_is_done_again(celery_app: Any, own_tmp: Pa
 
 
 def assert_nothing_is_left(place: Path) -> None:
-    assert gone(f"sleep {SLEEPS}")
+    assert gone(SLEEPS)
     next_process()
     assert list(place.glob("sandbox-kit-*")) == []

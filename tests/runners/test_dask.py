@@ -45,7 +45,7 @@ def test_a_worker_that_is_killed_has_its_item_done_again_and_leaves_nothing(dask
         results = LOCAL.map(die_at_one, items, executor=executor)
     assert Path(own_tmp, "dask").exists()
     assert [result.check().value for result in results] == [0, 1, 2, 3]
-    assert gone(f"sleep {SLEEPS}")
+    assert gone(SLEEPS)
     next_process()
     assert list(own_tmp.glob("sandbox-kit-*")) == []
 

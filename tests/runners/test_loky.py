@@ -37,7 +37,7 @@ def test_a_worker_that_is_killed_fails_its_items_and_leaves_nothing(
     with library("loky").ProcessPoolExecutor(1) as executor:
         results = LOCAL.map(die_at_one, items, executor=executor)
     assert isinstance(results[1].error, BrokenProcessPool)
-    assert gone(f"sleep {SLEEPS}")
+    assert gone(SLEEPS)
     next_process()
     assert list(own_tmp.glob("sandbox-kit-*")) == []
 
