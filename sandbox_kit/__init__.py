@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from sandbox_kit.archives import Archive, Entries
     from sandbox_kit.backends.docker import DockerSandbox as DockerSandbox
     from sandbox_kit.backends.local import LocalBackend, LocalSandbox
+    from sandbox_kit.backends.remote import RemoteSandbox, read_remote_policy, update_remote_policy
     from sandbox_kit.backends.state import StateBackend
     from sandbox_kit.console import ErrorText, Media, Tool, ToolDefinition, console_tools
     from sandbox_kit.exports import Export
@@ -113,6 +114,7 @@ if TYPE_CHECKING:
     from sandbox_kit.sessions.overrides import PolicyOverrides
     from sandbox_kit.sessions.policy import SandboxPolicy, apply_policy_update
     from sandbox_kit.sessions.reaper import Reaped
+    from sandbox_kit.sessions.remote_archive import RemoteWorkspaceArchive
     from sandbox_kit.sessions.schema import SessionInfo
     from sandbox_kit.sessions.values import PolicyValues, RuntimeProfile
     from sandbox_kit.sessions.volume_archive import VolumeArchive
@@ -200,6 +202,8 @@ __all__ = [
     "ReadLimitError",
     "Reaped",
     "RemoteProtocolError",
+    "RemoteSandbox",
+    "RemoteWorkspaceArchive",
     "Runtime",
     "RuntimeProfile",
     "Sandbox",
@@ -235,9 +239,11 @@ __all__ = [
     "guarding",
     "parse_size",
     "preset_table",
+    "read_remote_policy",
     "register_backend",
     "settle",
     "sweep_engine",
+    "update_remote_policy",
 ]
 
 _LOADED_ON_FIRST_USE = {
@@ -248,6 +254,9 @@ _LOADED_ON_FIRST_USE = {
     "Entries": "sandbox_kit.archives",
     "LocalBackend": "sandbox_kit.backends.local",
     "LocalSandbox": "sandbox_kit.backends.local",
+    "RemoteSandbox": "sandbox_kit.backends.remote",
+    "read_remote_policy": "sandbox_kit.backends.remote",
+    "update_remote_policy": "sandbox_kit.backends.remote",
     "StateBackend": "sandbox_kit.backends.state",
     "ErrorText": "sandbox_kit.console",
     "Media": "sandbox_kit.console",
@@ -300,6 +309,7 @@ _LOADED_ON_FIRST_USE = {
     "RuntimeProfile": "sandbox_kit.sessions.values",
     "Factory": "sandbox_kit.sessions.makers",
     "Reaped": "sandbox_kit.sessions.reaper",
+    "RemoteWorkspaceArchive": "sandbox_kit.sessions.remote_archive",
     "SessionEvent": "sandbox_kit.sessions.events",
     "SessionInfo": "sandbox_kit.sessions.schema",
     "SessionManager": "sandbox_kit.sessions.manager",

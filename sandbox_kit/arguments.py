@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import BinaryIO, Literal, get_args
 
-from sandbox_kit.cancelling import current
+from sandbox_kit.cancelling import take
 from sandbox_kit.errors import InvalidArgumentError
 from sandbox_kit.paths import SandboxPath, check_path
 from sandbox_kit.primitives import Command
@@ -145,7 +145,7 @@ def command(
         timeout=check_timeout(timeout),
         max_output=parse_size(max_output, "max_output"),
         on_output=on_output,
-        cancellation=current(),
+        cancellation=take(),
     )
 
 

@@ -1,16 +1,19 @@
 """Ending a command from another thread than the one that waits for it.
 
-:func:`cancellable` makes a :class:`Cancellation`, which every command holds that the block executes. A backend
+:func:`cancellable` makes a :class:`Cancellation`, and the command that the block executes holds it. A backend
 looks at it while it waits, and ends the command as where Ctrl-C comes: by an exception from amidst the wait.
+
+It is the thread's, no context variable, and the first command takes it: what is called back while that command
+runs, and the tasks and threads that begin there, execute commands of their own that it does not end.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
-__all__ = ["NEVER", "Cancellation", "Cancelled", "cancellable", "current", "hold"]
+__all__ = ["NEVER", "Cancellation", "Cancelled", "cancellable", "current", "holding", "take"]
 
 LOOK_EVERY = 0.05
 """Seconds between two looks at whether a command is still wanted."""
@@ -58,25 +61,40 @@ class _Never(Cancellation):
 
 NEVER = _Never()
 
-_current: ContextVar[Cancellation] = ContextVar("sandbox_kit_cancellation", default=NEVER)
+
+class _Held(threading.local):
+    """What the calling thread's next command is held to."""
+
+    cancellation: Cancellation = NEVER
+
+
+_held = _Held()
 
 
 def current() -> Cancellation:
-    """Return what the calls of the current context are held to."""
-    return _current.get()
+    """Return what the calling thread's next command is held to."""
+    return _held.cancellation
 
 
-def hold(cancellation: Cancellation) -> None:
-    """Hold the calls of the current context to *cancellation*, from now on."""
-    _current.set(cancellation)
+def take() -> Cancellation:
+    """Return the same for a command; further ones of the thread are not held to it."""
+    cancellation, _held.cancellation = _held.cancellation, NEVER
+    return cancellation
+
+
+@contextmanager
+def holding(cancellation: Cancellation) -> Iterator[None]:
+    """Hold the first command of a block to *cancellation*."""
+    before, _held.cancellation = _held.cancellation, cancellation
+    try:
+        yield
+    finally:
+        _held.cancellation = before
 
 
 @contextmanager
 def cancellable() -> Iterator[Cancellation]:
-    """Make the commands of a block ones that other threads can cancel, by what is yielded."""
+    """Make the first command of a block one that other threads can cancel, by what is yielded."""
     cancellation = Cancellation()
-    token = _current.set(cancellation)
-    try:
+    with holding(cancellation):
         yield cancellation
-    finally:
-        _current.reset(token)

@@ -28,6 +28,7 @@ _entries = {
     "docker": _Entry("sandbox_kit.backends.docker:DockerSandbox", extra="docker"),
     "files": _Entry("sandbox_kit.backends.local:LocalBackend"),
     "local": _Entry("sandbox_kit.backends.local:LocalSandbox"),
+    "remote": _Entry("sandbox_kit.backends.remote:RemoteSandbox"),
     "state": _Entry("sandbox_kit.backends.state:StateBackend"),
 }
 

@@ -109,8 +109,8 @@ def test_a_sandbox_is_not_started_yet() -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("no-such",), "files, local, state"),
-        ((3,), "files, local, state"),
+        (("no-such",), "files, local, remote, state"),
+        ((3,), "files, local, remote, state"),
         (("state", [1]), "options"),
         (("state", {"files": {3: "x"}}), r"options\.files"),
         (("state", {"files": {"f": b"x"}}), r"options\.files\.f"),

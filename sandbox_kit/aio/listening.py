@@ -13,12 +13,17 @@ __all__ = ["in_loop"]
 OnOutput = Callable[[str, str], None]
 
 
-def in_loop(on_output: OnOutput) -> OnOutput:
-    """Return what has *on_output* called by the running loop, and waits for it; what it raises passes through."""
-    loop = asyncio.get_running_loop()
+def in_loop(loop: asyncio.AbstractEventLoop, on_output: OnOutput | None) -> OnOutput | None:
+    """Return what has *on_output* called by *loop*, and waits for it; what it raises passes through.
+
+    The wait ends when the calling thread's next command is cancelled.
+    """
+    if on_output is None:
+        return None
+    cancellation = current()
 
     def pass_on(stream: str, text: str) -> None:
-        cancellation, called = current(), Future[None]()
+        called = Future[None]()
         loop.call_soon_threadsafe(_call, called, on_output, stream, text)
         while not called.done():
             wait([called], cancellation.pause(None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -91,7 +92,7 @@ class AsyncSandbox(Files[Sandbox]):
             on_output: is called in the thread of the event loop, by it; the output waits meanwhile.
         """
         check_callable(on_output, "on_output")
-        listener = None if on_output is None else in_loop(on_output)
+        loop = asyncio.get_running_loop()
         return await self._threads.act(
             lambda: self._inner.execute(
                 command,
@@ -100,7 +101,7 @@ class AsyncSandbox(Files[Sandbox]):
                 env=env,
                 stdin=stdin,
                 user=user,
-                on_output=listener,
+                on_output=in_loop(loop, on_output),
                 max_output=max_output,
                 check=check,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator
 from os import PathLike
@@ -27,7 +28,22 @@ _AHEAD_FOR = 0.01
 S = TypeVar("S", bound=BinaryIO)
 
 
-class AsyncReader(AsyncIterator[bytes], Generic[S]):
+class _Closing(ABC):
+    """What leaving its ``async with`` closes."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncReader(_Closing, AsyncIterator[bytes], Generic[S]):
     """A file that is open for reading; ``async for`` gives its lines. One coroutine at a time uses it.
 
     Args:
@@ -60,16 +76,8 @@ class AsyncReader(AsyncIterator[bytes], Generic[S]):
             raise StopAsyncIteration
         return line
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
-class AsyncMatches(AsyncIterator[GrepMatch]):
+class AsyncMatches(_Closing, AsyncIterator[GrepMatch]):
     """The matches of a search, by ``async for``. Ending it, by :meth:`close` or ``async with``, ends the search.
 
     Args:
@@ -112,14 +120,6 @@ class AsyncMatches(AsyncIterator[GrepMatch]):
         """End the search; there are no further matches. Twice is fine."""
         await self._threads.act(self._matches.close)
         self._ready.clear()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class AsyncExport(AsyncReader[Export]):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from contextvars import Context, copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any, TypeVar
 
 from sandbox_kit.arguments import check_count
-from sandbox_kit.cancelling import Cancellation, hold
+from sandbox_kit.cancelling import Cancellation, holding
 from sandbox_kit.errors import InvalidArgumentError
 from sandbox_kit.host.aside import begin
 from sandbox_kit.host.forks import renew_in_child
@@ -26,6 +27,12 @@ _ENDED_WITHIN = 60.0
 
 _log = logging.getLogger("sandbox_kit")
 
+_no_call = threading.Event()
+_no_call.set()
+
+_call_over: ContextVar[threading.Event] = ContextVar("sandbox_kit_call_over", default=_no_call)
+"""Whether the call is over from which the current context comes, such as that of a coroutine which answers a guard."""
+
 
 class Threads:
     """Runs the calls of one backend, a number of them at once; there is no thread before the first call.
@@ -33,7 +40,8 @@ class Threads:
     It belongs to no event loop: any may use it, from any thread. A forked child has threads of its own.
 
     Args:
-        limit: how many calls go on at once; further ones wait for their turn, first come, first served.
+        limit: how many calls go on at once; further ones wait for their turn, first come, first served. One that comes
+            from within a call, which may wait for it, goes on beside them.
 
     Raises:
         InvalidArgumentError: *limit* is no positive integer.
@@ -48,6 +56,7 @@ class Threads:
 
     def renew(self) -> None:
         """Be without threads, in a forked child; those of the parent are not there."""
+        self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._under_way: set[Future[Any]] = set()
 
@@ -71,11 +80,10 @@ class Threads:
     async def _call(
         self, work: Callable[[], T], beside: bool, drop: Callable[[T], object] | None, *, awaited: bool
     ) -> T:
-        cancellation, context = Cancellation(), copy_context()
-        context.run(hold, cancellation)
-        future = begun(work, context) if beside else self._submit(partial(context.run, work))
-        self._under_way.add(future)
-        future.add_done_callback(self._under_way.discard)
+        cancellation = Cancellation()
+        held = partial(_held, work, cancellation)
+        beside = beside or not _call_over.get().is_set()
+        future = self._counted(begun(held)) if beside else self._submit(partial(copy_context().run, held))
         following = outcome(future)
         try:
             await asyncio.wait([following])
@@ -89,30 +97,45 @@ class Threads:
         return following.result()
 
     def _submit(self, work: Callable[[], T]) -> Future[T]:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.limit, "sandbox_kit")
-        return self._pool.submit(work)
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self.limit, "sandbox_kit")
+            return self._counted(self._pool.submit(work))
+
+    def _counted(self, future: Future[T]) -> Future[T]:
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return future
 
     async def close(self) -> None:
         """Wait for the calls under way, at most for a minute, and end the threads. The next call begins new ones."""
-        pool, self._pool = self._pool, None
+        with self._lock:
+            pool, self._pool = self._pool, None
+            under_way = list(self._under_way)
         try:
-            await _settled(list(self._under_way))
+            await _settled(under_way)
         finally:
             if pool is not None:
-                pool.shutdown(wait=not self._under_way, cancel_futures=True)
+                pool.shutdown(wait=all(call.done() for call in under_way))
 
 
-def begun(work: Callable[[], T], context: Context | None = None) -> Future[T]:
-    """Begin *work* in a thread of its own, which does not keep the process from its exit.
-
-    Args:
-        context: the context variables of the thread; None for a copy of the caller's.
-    """
+def begun(work: Callable[[], T]) -> Future[T]:
+    """Begin *work* in a thread of its own, with the caller's context; it does not keep the process from its exit."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
-    begin(partial((context or copy_context()).run, _fulfil, future, work))
+    begin(partial(copy_context().run, _fulfil, future, work))
     return future
+
+
+def _held(work: Callable[[], T], cancellation: Cancellation) -> T:
+    """Do *work* in a context of its own, which tells whether it is over."""
+    over = threading.Event()
+    _call_over.set(over)
+    try:
+        with holding(cancellation):
+            return work()
+    finally:
+        over.set()
 
 
 def _fulfil(future: Future[T], work: Callable[[], T]) -> None:

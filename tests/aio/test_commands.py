@@ -100,11 +100,19 @@ def test_so_it_is_when_it_was_cancelled_again_meanwhile(sandbox: Sandbox) -> Non
 def test_a_timeout_of_asyncio_kills_it(sandbox: Sandbox) -> None:
     mark = unique_seconds()
 
+    async def over_once_begun(limit: asyncio.Timeout) -> None:
+        await until(lambda: begun(sandbox, mark))
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    async def limited(box: AsyncSandbox) -> None:
+        async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
+            group.create_task(over_once_begun(limit))
+            await box.execute(forking(mark))
+
     async def main() -> None:
         box = AsyncSandbox(sandbox)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await box.execute(forking(mark))
+            await limited(box)
         assert living(mark) == []
         await box.aclose()
 
@@ -159,6 +167,109 @@ def test_output_comes_in_the_thread_of_the_loop(sandbox: Sandbox) -> None:
         assert "".join(text for _, text in heard) == result.output == "1\n2\n3\n"
         assert threads == {threading.get_ident()}
         await box.aclose()
+
+    run(main())
+
+
+async def _cancelled_after(heard: asyncio.Event, execute: Coroutine[Any, Any, object]) -> None:
+    task = asyncio.create_task(execute)
+    await heard.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_a_task_that_a_listener_makes_outlives_the_command(sandbox: Sandbox) -> None:
+    tasks: list[asyncio.Task[str]] = []
+
+    async def main() -> None:
+        heard, over = asyncio.Event(), asyncio.Event()
+
+        async def unrelated() -> str:
+            await over.wait()
+            return (await asyncio.to_thread(sandbox.execute, "echo fine")).stdout
+
+        def on_output(stream: str, text: str) -> None:
+            tasks.append(asyncio.create_task(unrelated()))
+            heard.set()
+
+        box = AsyncSandbox(sandbox)
+        await _cancelled_after(heard, box.execute("echo out; sleep 600", on_output=on_output))
+        over.set()
+        assert await tasks[0] == "fine\n"
+        await box.aclose()
+
+    run(main())
+
+
+def test_so_does_one_that_who_is_asked_makes(tmp_path: Path) -> None:
+    rules = PermissionRuleset("allow", execute=OperationPermissions("ask"))
+    tasks: list[asyncio.Task[str]] = []
+
+    async def main() -> None:
+        loop, asked, over = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        plain = LocalSandbox(tmp_path)
+
+        async def unrelated() -> str:
+            await over.wait()
+            return (await asyncio.to_thread(plain.execute, "echo fine")).stdout
+
+        async def answer() -> bool:
+            tasks.append(asyncio.create_task(unrelated()))
+            asked.set()
+            return True
+
+        def ask(*_: str) -> bool:
+            return asyncio.run_coroutine_threadsafe(answer(), loop).result(30)
+
+        async with AsyncSandbox(guarding(plain, rules, ask=ask)) as box:
+            await _cancelled_after(asked, box.execute("sleep 600"))
+            over.set()
+            assert await tasks[0] == "fine\n"
+
+    run(main())
+
+
+def test_what_who_is_asked_executes_is_not_cancelled(tmp_path: Path) -> None:
+    rules = PermissionRuleset("allow", execute=OperationPermissions("ask"))
+    plain, heard, said = LocalSandbox(tmp_path), threading.Event(), []
+
+    def ask(*_: str) -> bool:
+        heard.set()
+        said.append(plain.execute("while ! [ -e over ]; do sleep 0.02; done; echo fine").stdout)
+        return True
+
+    async def main() -> None:
+        async with AsyncSandbox(guarding(plain, rules, ask=ask)) as box:
+            task = asyncio.create_task(box.execute("sleep 600"))
+            await until(heard.is_set)
+            task.cancel()
+            await asyncio.sleep(0.2)
+            plain.write("over", "")
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run(main())
+    assert said == ["fine\n"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_who_is_asked_may_use_the_same_sandbox(tmp_path: Path, threads: int) -> None:
+    rules = PermissionRuleset("allow", execute=OperationPermissions("ask"))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def answer() -> bool:
+            return await box.read("answer") == "yes"
+
+        def ask(*_: str) -> bool:
+            return asyncio.run_coroutine_threadsafe(answer(), loop).result(30)
+
+        async with AsyncSandbox(guarding(LocalSandbox(tmp_path), rules, ask=ask), threads=threads) as box:
+            await box.write("answer", "yes")
+            results = await asyncio.gather(*(box.execute(f"echo {number}") for number in range(threads)))
+            assert [result.stdout for result in results] == [f"{number}\n" for number in range(threads)]
 
     run(main())
 

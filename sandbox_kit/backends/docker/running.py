@@ -23,7 +23,6 @@ from sandbox_kit.backends.docker.users import Slots, Users
 from sandbox_kit.backends.shell.commands import script
 from sandbox_kit.backends.shell.loop import Loop, Take
 from sandbox_kit.backends.shell.shells import Shells
-from sandbox_kit.backends.shell.stock import DYING, SWEEP
 from sandbox_kit.errors import (
     SandboxClosedError,
     SandboxTimeoutError,
@@ -41,9 +40,6 @@ _STARTED_WITHIN = 10.0
 
 _START = 'cd -P -- "$1" && [ "$PWD" = "$1" ] || exit 126; shift; umask 0002; exec "$@"'
 """Starts a command, unless its directory is another by now."""
-
-_KILL = f"{SWEEP}\nn=0 c=1\nwhile [ $c = 1 ] && [ $n -lt 200 ]; do\n{DYING}\nn=$((n+1)); done"
-"""Ends every process of a user, and waits until they have ended, about a second at most."""
 
 
 class Running:
@@ -239,7 +235,7 @@ class Running:
 
     def _kill_slot(self, uid: int) -> None:
         if not self._closed:
-            self.quick([*self._shell, "-c", _KILL], self._slots.user(uid))
+            self.quick([*self._shell, "-c", "kill -9 -1"], self._slots.user(uid))
 
     @property
     def busy(self) -> bool:

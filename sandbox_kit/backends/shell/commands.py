@@ -34,14 +34,15 @@ _SPECIAL = frozenset(
 )
 """Variables that mean something to a shell: it would take another value for them, or refuse theirs."""
 
-_CHILD = "</dev/null >/proc/self/fd/8 2>/proc/self/fd/9 8>&- 9>&-"
+_CHILD = ">/proc/self/fd/8 2>/proc/self/fd/9 8>&- 9>&-"
 
 
-def script(command: Command, cwd: str) -> str:
+def script(command: Command, cwd: str, source: str = "</dev/null") -> str:
     """Shell code that runs *command* and leaves its exit code in ``c``.
 
     Args:
-        command: without standard input.
+        command: its standard input is not looked at.
+        source: the redirection that gives it one.
         cwd: the real name of the directory that it starts in; a command does not start where that is another by now.
 
     Raises:
@@ -49,7 +50,7 @@ def script(command: Command, cwd: str) -> str:
     """
     place = shlex.quote(cwd)
     enter = f'cd -P -- {place} && [ "$PWD" = {place} ] || exit 126'
-    return f"( {'; '.join([enter, *_exports(command.env), _start(command)])} ) {_CHILD}\nc=$?"
+    return f"( {'; '.join([enter, *_exports(command.env), _start(command)])} ) {source} {_CHILD}\nc=$?"
 
 
 def _start(command: Command) -> str:

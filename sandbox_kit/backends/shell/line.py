@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from attrs import frozen
@@ -12,7 +12,7 @@ from sandbox_kit.backends.shell.loop import Call, Loop, Take
 from sandbox_kit.errors import SandboxClosedError, SandboxUnavailableError
 from sandbox_kit.output import Stream
 
-__all__ = ["Drain", "Lease", "Line", "Reply"]
+__all__ = ["CHUNK", "Check", "Drain", "Lease", "Line", "Reply"]
 
 Drain = Callable[[], None]
 """Called by any thread: brings the call in flight to its end. Afterwards its holder leaves the loop alone,
@@ -20,6 +20,14 @@ though the context that lent it ends only later."""
 
 Lease = Callable[[Drain | None], AbstractContextManager[Loop]]
 """Lends a loop to the calling thread alone until the context ends."""
+
+Check = Callable[[Sequence[str]], None]
+"""Raises where records tell of a failure."""
+
+CHUNK = 2**24
+"""The most bytes that go to the sandbox within one time limit."""
+
+_READY = b"g\0"
 
 
 class Reply:
@@ -93,6 +101,34 @@ class Line:
             reply.code = self.begin(loop, script, reply.take, timeout).finish()
             return reply
 
+    def give(self, script: str, pieces: Sequence[bytes | bytearray], check: Check) -> Reply:
+        """Run a function that says when it is ready for bytes, and give it those of *pieces*.
+
+        Args:
+            script: the function's call.
+            pieces: what it reads; an error leaves none of it to be taken for a script.
+            check: looks at the records until now, between two parts of the bytes.
+
+        Raises are those of :meth:`act` and of *check*.
+        """
+        reply = Reply()
+        with self.lease(None) as loop:
+            sent = self.begin(loop, script, reply.take)
+            try:
+                while not (reply.out.startswith(_READY) or sent.done):
+                    sent.step()
+                for part in _parts(pieces):
+                    check(reply.records())
+                    sent.deadline = time.monotonic() + self.timeout
+                    sent.send(part)
+                while not sent.done:
+                    check(reply.records())
+                    sent.step()
+            except BaseException:
+                loop.close()
+                raise
+        return reply
+
     def begin(self, loop: Loop, script: str, take: Take, timeout: float | None = None) -> Call:
         """Begin to run one of the functions on a loop that was lent.
 
@@ -104,3 +140,10 @@ class Line:
         call = loop.call(body, take, deadline)
         loop.prelude = loop.prelude or prelude
         return call
+
+
+def _parts(pieces: Sequence[bytes | bytearray]) -> Iterator[memoryview]:
+    """Yield *pieces* in parts, each of which goes within one time limit."""
+    for piece in pieces:
+        for start in range(0, len(piece), CHUNK):
+            yield memoryview(piece)[start : start + CHUNK]

@@ -13,10 +13,27 @@ from sandbox_kit.backends.shell.limits import TELL, keeping
 from sandbox_kit.backends.shell.loop import Loop
 from sandbox_kit.errors import SandboxClosedError, SandboxTimeoutError, SandboxUnavailableError
 
-__all__ = ["SWEEP", "Shell", "Stock", "nowhere"]
+__all__ = ["DYING", "SWEEP", "Shell", "Stock", "nowhere"]
 
 SWEEP = "kill -9 -1"
 """Ends every process of the shell's user but the shell itself, at once: a builtin, and nothing is forked past it."""
+
+DYING = r"""
+c=0
+for p in /proc/[0-9]*; do
+	while read -r name value _; do
+		case $name in
+		State:) state=$value ;;
+		Threads:) state=$state$value ;;
+		ShdPnd:) case $state:$value in Z1:*) ;; *[13579bdf]??) c=1 ;; esac; break ;;
+		esac
+	done <$p/status
+done 2>/dev/null
+"""
+"""Leaves 1 in ``c`` while a process that was killed has not ended, which it does when the kernel next lets it run.
+
+Until then SIGKILL is among the signals that are pending for it. Builtins tell, and nothing is forked.
+"""
 
 _READY = f"umask 0002; trap hold=1 USR1; {{ echo $$; {TELL}; }} >&8"
 _OPEN_WITHIN = 10.0

@@ -12,14 +12,14 @@ import io
 import stat
 import string
 from abc import abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from time import monotonic
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from sandbox_kit.backends.shell.changes import make_directories, remove_made
 from sandbox_kit.backends.shell.faults import refuse_failure
-from sandbox_kit.backends.shell.line import Line, Reply
+from sandbox_kit.backends.shell.line import CHUNK, Line
 from sandbox_kit.backends.shell.spool import new_spool
 from sandbox_kit.backends.shell.spots import Spot, call
 from sandbox_kit.backends.shell.tools import Tools
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["functions", "writing"]
 
-_CHUNK = 2**24
 _BLOCK = 2**16
 _SHORT = 2**12
 """Up to so many bytes a content goes as text, which saves a process and a round trip."""
@@ -40,7 +39,6 @@ _PLAIN_TEXT = frozenset(string.ascii_letters + string.digits + " \n.,:;_-/=+()")
 _ESCAPES = [chr(byte) if chr(byte) in _PLAIN_TEXT else f"\\{byte:03o}" for byte in range(256)]
 """Each byte as a format of printf has it."""
 
-_READY = b"g\0"
 _PLAIN = 0o666
 _ALL = 0o777
 
@@ -209,30 +207,8 @@ class _Target(io.RawIOBase):
 
     def _send(self, script: str, pieces: Sequence[bytes | bytearray]) -> None:
         """Run a function that takes the bytes of *pieces*, and then the word."""
-        reply = Reply()
-        with self._line.lease(None) as loop:
-            sent = self._line.begin(loop, script, reply.take)
-            try:
-                while not (reply.out.startswith(_READY) or sent.done):
-                    sent.step()
-                for part in _parts([*pieces, f"{self._word}\n".encode()]):
-                    refuse_failure(self._path, reply.records())
-                    sent.deadline = monotonic() + self._line.timeout
-                    sent.send(part)
-                while not sent.done:
-                    refuse_failure(self._path, reply.records())
-                    sent.step()
-            except BaseException:
-                loop.close()
-                raise
-        refuse_failure(self._path, reply.records())
-
-
-def _parts(pieces: Sequence[bytes | bytearray]) -> Iterator[memoryview]:
-    """Yield *pieces* in parts, each of which goes within one time limit."""
-    for piece in pieces:
-        for start in range(0, len(piece), _CHUNK):
-            yield memoryview(piece)[start : start + _CHUNK]
+        check = partial(refuse_failure, self._path)
+        check(self._line.give(script, [*pieces, f"{self._word}\n".encode()], check).records())
 
 
 class _Fresh(_Target):
@@ -253,13 +229,13 @@ class _Fresh(_Target):
             self._hold(data)
             return len(data)
         view = memoryview(data).cast("B")
-        for start in range(0, len(view), _CHUNK):
-            self._hold(bytes(view[start : start + _CHUNK]))
+        for start in range(0, len(view), CHUNK):
+            self._hold(bytes(view[start : start + CHUNK]))
         return len(view)
 
     def _hold(self, piece: bytes) -> None:
         """Keep what is to be sent: the last of it goes with the file's place."""
-        if self._size >= _CHUNK:
+        if self._size >= CHUNK:
             self._put()
         if len(piece) >= _BLOCK:
             self._held.append(piece)
@@ -327,9 +303,9 @@ class _InPlace(_Target):
         size = self._spool.tell()
         self._spool.seek(0)
         mode = "" if self._mode is None else f"{self._mode:o}"
-        for start in range(0, max(size, 1), _CHUNK):
-            data = self._spool.read(_CHUNK)
-            end = (size, mode) if start + _CHUNK >= size else ("", "")
+        for start in range(0, max(size, 1), CHUNK):
+            data = self._spool.read(CHUNK)
+            end = (size, mode) if start + CHUNK >= size else ("", "")
             place = (self._directory, self._spot.name, _identity(self._spot))
             self._send(call("k_over", *place, start // _BLOCK, len(data), self._word, *end), [data])
 
