@@ -28,7 +28,7 @@ def _edit_file(desk: Desk, path: str, old_text: str, new_text: str, replace_all:
         return ErrorText("Error: old_text and new_text are the same: there is nothing to change.")
     known = desk.current(path)
     done = desk.backend.edit(path, old, new, replace_all=replace_all)
-    if known is not None:
+    if known is not None and known.count(old) == done.replacements:
         desk.note(path, known.replace(old, new))
     return f"Replaced {done.replacements:,} in {printable(path)}."
 

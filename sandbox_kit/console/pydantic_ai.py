@@ -42,9 +42,12 @@ class Tokens:
         self._lock = threading.Lock()
 
     def keep(self, call: str | None, token: str) -> None:
-        """Keep *token*; the oldest are forgotten past a great many, and their calls asked about again."""
+        """Keep *token*; the oldest are forgotten past a great many, and their calls asked about again.
+
+        Where another one waits under that number, neither is kept: numbers may come again in another run.
+        """
         with self._lock:
-            self._kept[call] = token
+            self._kept[call] = token if self._kept.get(call, token) == token else ""
             if len(self._kept) > _MOST_WAITING:
                 del self._kept[next(iter(self._kept))]
 

@@ -72,7 +72,8 @@ class Job:
             come back; links are left out.
         artifacts_to: a directory of the host where the job runs, in which each item has a directory named by its
             index, made anew, for its artifacts; None returns their bytes.
-        artifact_limit: how many bytes the artifacts of an item may have together, or as ``"64m"``.
+        artifact_limit: how many bytes the artifacts of an item may have together, or as ``"64m"``; there may be
+            10,000 of them.
         timeout: how long an item may take, in seconds, the start of its sandbox and all files included; None for
             as long as it takes. The sandbox then ends; a function that goes on without it is left to itself.
         sandboxes: how many of this job's sandboxes there may be at once in one process, over all its threads.

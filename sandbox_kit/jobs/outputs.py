@@ -27,6 +27,9 @@ __all__ = ["Brought", "check_patterns", "gather"]
 _READ: Operations = ("read",)
 
 
+_MOST_FILES = 10_000
+
+
 @frozen
 class Brought:
     """What came back; see :class:`JobResult`."""
@@ -59,9 +62,11 @@ def gather(backend: Backend, patterns: Iterable[str], limit: int, place: Path | 
         place: a directory to put them into, made anew, in one step; None brings them as bytes.
 
     Raises:
-        LimitExceededError: they have more.
+        LimitExceededError: they have more, or are more than 10,000.
     """
     files = _found(backend, patterns)
+    if len(files) > _MOST_FILES:
+        raise LimitExceededError(f"the artifacts are more than {_MOST_FILES} files", _MOST_FILES)
     allowance = _Allowance(limit)
     allowance.check(sum(info.size for info in files))
     if place is None:

@@ -15,6 +15,10 @@ from sandbox_kit.jobs.quoting import assigned, obstacle
 __all__ = ["CommandTemplate"]
 
 
+_VARIABLE = "__field_"
+"""What the names of variables begin with that hold the values of fields."""
+
+
 @frozen
 class _Field:
     """A field, with the text before it."""
@@ -56,7 +60,7 @@ class _Text:
     def line(self, values: Mapping[str, Any]) -> str:
         """A line of the shell that first assigns the fields' values to variables, and then refers to them."""
         told = {(each.name, each.spec): each.filled(values) for each in self.fields}
-        variables = {key: f"__field_{number}" for number, key in enumerate(told, 1)}
+        variables = {key: f"{_VARIABLE}{number}" for number, key in enumerate(told, 1)}
         referring = (f'{each.before}"${{{variables[each.name, each.spec]}}}"' for each in self.fields)
         assignments = " ".join(assigned(variables[key], value) for key, value in told.items())
         return (assignments and assignments + "\n") + "".join(referring) + self.rest
@@ -66,6 +70,8 @@ def _source(source: str | Sequence[str]) -> str | tuple[str, ...]:
     words = (source,) if isinstance(source, str) else source
     if not isinstance(words, Sequence) or not words or not all(isinstance(word, str) and word for word in words):
         raise InvalidArgumentError("work: is a command, a sequence of words, or a function; not empty")
+    if isinstance(source, str) and _VARIABLE in source:
+        raise InvalidArgumentError(f"work: names that begin with {_VARIABLE} are those of the fields")
     return source if isinstance(source, str) else tuple(words)
 
 

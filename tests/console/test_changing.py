@@ -12,7 +12,9 @@ from sandbox_kit.backends.state import StateBackend
 from sandbox_kit.console import ErrorText
 from sandbox_kit.contract import Backend
 from sandbox_kit.guard import guarding
+from sandbox_kit.paths import SandboxPath
 from sandbox_kit.rules.ruleset import OperationPermissions, PermissionRule, PermissionRuleset
+from sandbox_kit.types import EditResult
 
 from .consoles import text, tools
 
@@ -34,6 +36,21 @@ def test_an_edit_replaces_one_piece() -> None:
     assert edit(path="x", old_text="two", new_text="2") == "Replaced 1 in x."
     assert edit(path="x", old_text="one", new_text="1", replace_all=True) == "Replaced 2 in x."
     assert backend.read("x") == "1 2 1"
+
+
+class Racing(StateBackend):
+    """Files of which another one has changed each before it is edited."""
+
+    def edit(self, path: SandboxPath, old: str | bytes, new: str | bytes, *, replace_all: bool = False) -> EditResult:
+        self.write(path, "one")
+        return super().edit(path, old, new, replace_all=replace_all)
+
+
+def test_an_edit_of_what_changed_at_that_moment_is_not_taken_for_known() -> None:
+    edited = tools(Racing({"x": "one one one"}))
+    edited["read_file"](path="x")
+    assert edited["edit_file"](path="x", old_text="one", new_text="two") == "Replaced 1 in x."
+    refused(edited["edit_file"](path="x", old_text="two", new_text="three"), "has changed")
 
 
 def test_an_edit_that_fits_nowhere_or_too_often_says_how_often_and_what_to_do() -> None:

@@ -159,6 +159,15 @@ def test_the_oldest_waiting_calls_are_forgotten() -> None:
     assert [tokens.take(approved(call)) for call in ("0", "1")] == ["", "token"]
 
 
+def test_of_two_that_wait_under_one_number_neither_is_taken() -> None:
+    tokens = Tokens()
+    for token in ("of one run", "of another"):
+        tokens.keep("call_0", token)
+    assert tokens.take(approved("call_0")) == ""
+    tokens.keep("call_0", "asked again")
+    assert tokens.take(approved("call_0")) == "asked again"
+
+
 def approved(call: str) -> RunContext[None]:
     return RunContext(deps=None, model=TestModel(), usage=RunUsage(), tool_call_id=call, tool_call_approved=True)
 

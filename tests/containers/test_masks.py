@@ -325,6 +325,27 @@ def test_a_kept_container_is_made_anew_for_other_rules_with_what_it_holds(make: 
         assert script(sandbox, "cat /opt-file b.pem") == "installed\nTOKEN\n"
 
 
+@pytest.fixture(scope="module")
+def image_with_a_volume(engine: Engine, busybox_image: str) -> Iterator[str]:
+    client = engine.client()
+    made = client.create_container(busybox_image, ["true"])["Id"]
+    found = client.commit(made, repository="sandbox-kit-test/with-a-volume", changes=["VOLUME /data"])["Id"]
+    client.remove_container(made, force=True)
+    yield found
+    client.remove_image("sandbox-kit-test/with-a-volume", force=True)
+
+
+def test_a_kept_container_is_not_made_anew_without_the_volumes_of_its_image(
+    make: Make, image_with_a_volume: str
+) -> None:
+    with make(image_with_a_volume, persist=True) as sandbox:
+        sandbox.execute("echo kept >/data/file").check()
+    with pytest.raises(UnsupportedError, match="/data"):
+        guarding(make(image_with_a_volume, persist=True), DENIED).start()
+    with make(image_with_a_volume, persist=True) as sandbox:
+        assert sandbox.execute("cat /data/file").stdout == "kept\n"
+
+
 @pytest.mark.parametrize("user", [0, 1000])
 def test_a_workspace_that_commands_have_closed_is_not_started_under_rules(make: Make, image: str, user: int) -> None:
     guarded = guarding(make(image, user=user), DENIED, commands="confined")

@@ -160,3 +160,12 @@ def test_artifacts_keep_who_may_execute_them_and_no_more(tmp_path: Path) -> None
         "tool": 0o755,
         "text": 0o640,
     }
+
+
+@pytest.mark.parametrize("to", [None, "out"])
+def test_there_are_not_more_artifacts_than_a_host_can_bear(to: str | None, tmp_path: Path) -> None:
+    command = "mkdir out; cd out; seq 10001 | xargs touch"
+    place = None if to is None else tmp_path / to
+    result = Job(SandboxSpec("local"), command, artifacts="out/*", artifacts_to=place, timeout=HANGS_AFTER)("x")
+    assert isinstance(result.error, LimitExceededError)
+    assert list(tmp_path.glob("out/*")) == []

@@ -183,6 +183,12 @@ def test_a_line_may_have_several_fields_each_in_its_format(tmp_path: Path) -> No
     assert run(command, tmp_path).stdout == b"7 it's-007.7\n"
 
 
+@pytest.mark.parametrize("source", ["echo {item} ${{__field_1@P}}", "eval $__field_1 {item}"])
+def test_the_variable_of_a_field_is_not_for_the_line(source: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="__field_"):
+        CommandTemplate(source)
+
+
 @pytest.mark.parametrize("source", ["", [], [""], ["a", ""], 7, None, ["a", 1], b"a"])
 def test_what_is_no_command_is_refused(source: object) -> None:
     with pytest.raises(InvalidArgumentError, match="work"):

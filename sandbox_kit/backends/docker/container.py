@@ -94,6 +94,7 @@ def _obtain(
     until = time.monotonic() + _MADE_WITHIN
     while (found := find(engine, name, sandbox_id, terms)) is None or _is_outdated(found, terms, plan):
         if found is not None:
+            _check_volumes(found, terms)
             _take_apart(engine, found["Id"], sandbox_id, terms)
         image = _kept_image(engine, sandbox_id, terms) or prepared.image
         made = _make(undo, engine, name, sandbox_id, terms, evolve(prepared, image=image), plan)
@@ -112,6 +113,21 @@ def _is_outdated(found: Mapping[str, Any], terms: Terms, plan: Plan) -> bool:
     """Whether a container that is to be started holds other rules, or masks something else than *plan*."""
     labels, wanted = found["Config"]["Labels"], (terms.rules, plan.digest())
     return found["State"]["Status"] in _NOT_BEGUN and (labels.get(RULES, ""), labels.get(PLAN, "")) != wanted
+
+
+def _check_volumes(found: Mapping[str, Any], terms: Terms) -> None:
+    """Check that an image of a container that is to be kept would hold all of it.
+
+    Raises:
+        UnsupportedError: it has volumes of the image's making.
+    """
+    mounts = [each for each in found["Mounts"] if each["Type"] == "volume" and each["Name"] != terms.workspace.source]
+    if terms.persist and mounts:
+        places = ", ".join(sorted(each["Destination"] for each in mounts))
+        raise UnsupportedError(
+            f"persist: the rules, or what they mask, have changed, and the container cannot be made anew with what its "
+            f"image keeps in volumes ({places}): start it under the rules that it had, or stop(purge=True)"
+        )
 
 
 def _take_apart(engine: Engine, container: str, sandbox_id: str, terms: Terms) -> None:
