@@ -91,9 +91,9 @@ def manage(engine: Engine, busybox_image: str, root: Path) -> Iterator[Manage]:
 def found(engine: Engine, root: Path) -> list[dict[str, Any]]:
     """The containers that have a workspace beneath *root* mounted, running or not, as the engine describes them."""
     client = engine.client()
-    ours = client.containers(all=True, filters={"label": "sandbox-kit.session"})
-    told = [client.inspect_container(each["Id"]) for each in ours]
-    return [each for each in told if any(mount["Source"].startswith(f"{root}/") for mount in each["Mounts"])]
+    listed = client.containers(all=True, filters={"label": "sandbox-kit.session"})
+    ours = [each for each in listed if any(mount["Source"].startswith(f"{root}/") for mount in each["Mounts"])]
+    return [client.inspect_container(each["Id"]) for each in ours]
 
 
 def ids(engine: Engine, root: Path) -> list[str]:

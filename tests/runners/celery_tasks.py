@@ -18,33 +18,33 @@ app.conf.update(accept_content=["json", "pickle"])
 app.conf.update(broker_connection_retry_on_startup=True, worker_hijack_root_logger=False)
 
 
-@app.task  # type: ignore[untyped-decorator]
+@app.task(shared=False)  # type: ignore[untyped-decorator]
 def run(job: dict[str, Any], item: Any, index: int) -> dict[str, Any]:
     """Do a job that came as JSON."""
     result = Job.from_dict(job)(item, index).check()
     return {"stdout": result.value.stdout, "artifacts": {path: data.hex() for path, data in result.artifacts.items()}}
 
 
-@app.task(serializer="pickle")  # type: ignore[untyped-decorator]
+@app.task(serializer="pickle", shared=False)  # type: ignore[untyped-decorator]
 def call(job: Job, item: Any, index: int) -> Any:
     """Do a job that came pickled."""
     return job(item, index).check().value
 
 
-@app.task(serializer="pickle")  # type: ignore[untyped-decorator]
+@app.task(serializer="pickle", shared=False)  # type: ignore[untyped-decorator]
 def used(handle: object) -> str:
     """Use a handle that came pickled."""
     return use(handle)
 
 
-@app.task  # type: ignore[untyped-decorator]
+@app.task(shared=False)  # type: ignore[untyped-decorator]
 def die(marker: str) -> int:
     """Have this worker killed in the middle of a job, once."""
     value: int = Job(SandboxSpec("local"), die_at_one)({"number": 1, "marker": marker}).check().value
     return value
 
 
-@app.task(acks_late=True, reject_on_worker_lost=True)  # type: ignore[untyped-decorator]
+@app.task(shared=False, acks_late=True, reject_on_worker_lost=True)  # type: ignore[untyped-decorator]
 def die_and_come_again(marker: str) -> int:
     """The same, by a task that the broker hands out again."""
     value: int = die(marker)
