@@ -30,7 +30,6 @@ from sandbox_kit.contract import Sandbox
 JOBS = 200
 WORKERS = 2
 TURNS = 3
-DOCKER_JOBS = 60
 ENDS_AT_ONCE = "trap 'exit 0' TERM; sleep 100000 & wait"
 """What a peer's container runs: one that is asked to end does."""
 
@@ -44,7 +43,7 @@ def main() -> None:
     try:
         with engine() as running:
             image = ensure_image(running, "debian")
-            compare("docker", SandboxSpec("docker", {"image": image}), DOCKER_JOBS, 1)
+            compare("docker", SandboxSpec("docker", {"image": image}), JOBS, 1)
             peer(image)
     except Unavailable as reason:
         print(f"no engine here: {reason}")
@@ -85,7 +84,7 @@ def peer(image: str) -> None:
                 "its pool, reused": by_peer(pools, image),
                 "its pool, used once": by_peer(pools, image, max_container_uses=1),
             }
-            table(f"docker, llm-sandbox: {DOCKER_JOBS} jobs", runs, DOCKER_JOBS, 1)
+            table(f"docker, llm-sandbox: {JOBS} jobs", runs, JOBS, 1)
     except Exception as error:  # a peer that is missing or fails is said to, and judged no further
         print(f"llm-sandbox: not run ({type(error).__name__}: {str(error)[:80]})")
 
