@@ -166,9 +166,11 @@ def test_an_interrupt_ends_the_map_and_its_sandboxes(sandboxes: int) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
-def test_a_worker_that_is_killed_fails_its_items_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_worker_that_is_killed_fails_its_items_and_leaves_nothing(tmp_path: Path, method: str) -> None:
     items = [{"number": number, "marker": f"{tmp_path}/marker"} for number in range(4)]
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=get_context(method)) as pool:
         results = LOCAL.map(die_at_one, items, executor=pool)
     assert [result.value for result in results] == [0, None, None, None]
     assert [type(result.error) for result in results[1:]] == [BrokenProcessPool] * 3
